@@ -1,0 +1,1 @@
+"""From CQL text to bound statements."""

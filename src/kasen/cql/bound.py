@@ -1,0 +1,279 @@
+"""Bound statements: names resolved, types known, windows and delays checked.
+
+This is what the front end hands on. The planner turns it into logical plans, and the test oracle
+reads it to recompute every instant, so it says what was asked and nothing about how to run it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+
+from kasen.cql.expr import Aggregate, Expr
+from kasen.errors import Place
+from kasen.types import BIGINT, TIMESTAMP, Connector, Schema, Type
+
+# ---------------------------------------------------------------- windows (stream -> relation)
+
+
+@dataclass(frozen=True, slots=True)
+class Unbounded:
+    """Every tuple so far."""
+
+    def __str__(self) -> str:
+        return "[UNBOUNDED]"
+
+
+@dataclass(frozen=True, slots=True)
+class Now:
+    """The tuples of this very instant; they leave one tick later."""
+
+    def __str__(self) -> str:
+        return "[NOW]"
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Alive while the instant's ts <= its ts + length."""
+
+    length: int
+
+    def __str__(self) -> str:
+        return f"[RANGE {self.length}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Slide:
+    """Windows [k*slide - length, k*slide); the relation changes only at k*slide."""
+
+    length: int
+    slide: int
+
+    def __str__(self) -> str:
+        return f"[RANGE {self.length} SLIDE {self.slide}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The last `count` tuples; with slide > 1 the relation changes only at ordinals divisible by it."""
+
+    count: int
+    slide: int = 1
+
+    def __str__(self) -> str:
+        return f"[ROWS {self.count}{f' SLIDE {self.slide}' if self.slide > 1 else ''}]"
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRows:
+    """The last `count` tuples of each combination of the key columns."""
+
+    keys: tuple[int, ...]
+    count: int
+
+    def __str__(self) -> str:
+        return f"[PARTITION BY {', '.join(f'#{key}' for key in self.keys)} ROWS {self.count}]"
+
+
+Window = Unbounded | Now | Range | Slide | Rows | PartitionRows
+
+# ---------------------------------------------------------------- queries
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A FROM item: a named stream or relation, or a sub-query, seen through a window.
+
+    `window` is None exactly for relations. `input` is a name of the catalog or a query.
+    """
+
+    alias: str
+    input: str | Query
+    window: Window | None
+    schema: Schema
+
+
+class JoinKind(Enum):
+    CROSS = "CROSS"
+    INNER = "INNER"
+    LEFT = "LEFT"
+    RIGHT = "RIGHT"
+    FULL = "FULL"
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """Two FROM items joined; commas are CROSS joins. `on` may use columns of both sides."""
+
+    kind: JoinKind
+    left: From
+    right: From
+    on: Expr | None
+
+
+From = Source | Join
+
+
+@dataclass(frozen=True, slots=True)
+class Select:
+    """A query block.
+
+    Without aggregation `group_by` is None and `items` range over the FROM items' columns. With it,
+    `items` and `having` range over GroupKey and AggregateValue; an empty `group_by` is one group that
+    is always there.
+    """
+
+    schema: Schema
+    from_: From
+    where: Expr | None
+    group_by: tuple[Expr, ...] | None
+    aggregates: tuple[Aggregate, ...]
+    having: Expr | None
+    items: tuple[Expr, ...]
+    distinct: bool
+    hint: str = ""
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        return tuple(sources_of(self.from_))
+
+
+class SetKind(Enum):
+    UNION = "UNION"
+    EXCEPT = "EXCEPT"
+    INTERSECT = "INTERSECT"
+
+
+@dataclass(frozen=True, slots=True)
+class SetOperation:
+    """UNION, EXCEPT or INTERSECT [ALL]; both sides have been cast to `schema`'s types."""
+
+    schema: Schema
+    kind: SetKind
+    all: bool
+    left: Query
+    right: Query
+
+
+class StreamKind(Enum):
+    ISTREAM = "ISTREAM"
+    DSTREAM = "DSTREAM"
+    RSTREAM = "RSTREAM"
+
+
+@dataclass(frozen=True, slots=True)
+class Delay:
+    """`<d>` moves by `length` units; `<Now>` is one tick (length None)."""
+
+    length: int | None
+
+    def __str__(self) -> str:
+        return "<Now>" if self.length is None else f"<{self.length}>"
+
+
+@dataclass(frozen=True, slots=True)
+class Streamify:
+    """A relation turned into a stream. `every` is the d of RSTREAM[d].
+
+    `inserted` marks a delay that `SET recursion = insert` put in.
+    """
+
+    kind: StreamKind
+    query: Query
+    every: int | None = None
+    delay: Delay | None = None
+    inserted: bool = False
+
+    @property
+    def schema(self) -> Schema:
+        return self.query.schema
+
+
+Query = Select | SetOperation | Streamify
+
+# ---------------------------------------------------------------- statements
+
+
+class Tick(Enum):
+    TIME = "TIME"
+    TUPLE = "TUPLE"
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """A registered stream or outside relation.
+
+    `timestamp` is the TIMESTAMP BY column; an undeclared one is the last field of `schema` and
+    `hidden` is then 1: SELECT * leaves that many trailing fields out. None means arrival time for
+    a stream, and a static table for a relation.
+    """
+
+    name: str
+    schema: Schema
+    is_relation: bool
+    timestamp: int | None
+    hidden: int
+    slack: int
+    idle: int | None
+    retain: int | None
+    tick: Tick
+    connector: Connector
+    place: Place | None = None
+
+    @property
+    def is_static(self) -> bool:
+        return self.is_relation and self.timestamp is None
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredQuery:
+    """A continuous query by name. A streamified one is a stream, a bare one a relation."""
+
+    name: str
+    query: Query
+    sink: Connector | None
+    text: str
+    place: Place | None = None
+
+    @property
+    def schema(self) -> Schema:
+        return self.query.schema
+
+    @property
+    def is_stream(self) -> bool:
+        return isinstance(self.query, Streamify)
+
+
+@dataclass(frozen=True, slots=True)
+class App:
+    """A whole bound app: its inputs in declaration order, and its queries."""
+
+    inputs: tuple[Input, ...]
+    queries: tuple[RegisteredQuery, ...]
+    settings: tuple[tuple[str, str], ...] = ()
+    time: Type = TIMESTAMP
+    loops: tuple[tuple[str, ...], ...] = ()
+    warnings: tuple[str, ...] = field(default=(), compare=False)
+
+    def input(self, name: str) -> Input | None:
+        return next((one for one in self.inputs if one.name.lower() == name.lower()), None)
+
+    def query(self, name: str) -> RegisteredQuery | None:
+        return next((one for one in self.queries if one.name.lower() == name.lower()), None)
+
+    def setting(self, name: str, default: str = "") -> str:
+        return dict(self.settings).get(name, default)
+
+    @property
+    def is_logical_time(self) -> bool:
+        return self.time == BIGINT
+
+
+def sources_of(from_: From) -> Iterator[Source]:
+    """The FROM items from left to right: the order in which Column.source counts."""
+    if isinstance(from_, Source):
+        yield from_
+    else:
+        yield from sources_of(from_.left)
+        yield from sources_of(from_.right)

@@ -1,0 +1,189 @@
+"""Loops among queries: each must hold a delay, or its definition would contradict itself.
+
+An edge runs from what is read to its reader. It is *cut* if a delay stands between the place of
+reading and the reader's output: what flows along it arrives later, so it ends the instant's work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import islice
+
+from kasen.cql.bound import (
+    Delay,
+    From,
+    Join,
+    PartitionRows,
+    Query,
+    RegisteredQuery,
+    Rows,
+    Select,
+    SetKind,
+    SetOperation,
+    Source,
+    Streamify,
+    StreamKind,
+    Window,
+)
+from kasen.cql.expr import Exists, Expr, InQuery, ScalarQuery, walk
+
+_MOST_LOOPS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A query reads the input or query called `name`, through `window`; `cut` if a delay follows."""
+
+    name: str
+    window: Window | None
+    cut: bool
+
+
+def readings(query: Query, cut: bool = False) -> Iterator[Reading]:
+    """Everything a query reads by name, sub-queries included."""
+    match query:
+        case Streamify(query=inner, delay=delay):
+            yield from readings(inner, cut or delay is not None)
+        case SetOperation(left=left, right=right):
+            yield from readings(left, cut)
+            yield from readings(right, cut)
+        case Select(from_=from_, where=where, having=having, items=items):
+            yield from _from_readings(from_, cut)
+            for expr in (where, having, *items):
+                for inner in _queries_in(expr):
+                    yield from readings(inner, cut)
+
+
+def _from_readings(from_: From, cut: bool) -> Iterator[Reading]:
+    if isinstance(from_, Join):
+        yield from _from_readings(from_.left, cut)
+        yield from _from_readings(from_.right, cut)
+    elif isinstance(from_.input, str):
+        yield Reading(from_.input, from_.window, cut)
+    else:
+        yield from readings(from_.input, cut)
+
+
+def _queries_in(expr: Expr | None) -> Iterator[Query]:
+    if expr is not None:
+        for part in walk(expr):
+            if isinstance(part, InQuery | Exists | ScalarQuery):
+                yield part.query
+
+
+def find_loops(queries: tuple[RegisteredQuery, ...], *, cut: bool) -> list[tuple[str, ...]]:
+    """The loops among the queries.
+
+    With `cut` the loops that hold a delay count too. At most a screenful: a dense graph has
+    exponentially many.
+    """
+    order = [query.name for query in queries]
+    by_key = {name.lower(): name for name in order}
+    edges: dict[str, list[str]] = {name: [] for name in order}
+    for query in queries:
+        for reading in readings(query.query):
+            source = by_key.get(reading.name.lower())
+            if source is not None and (cut or not reading.cut) and query.name not in edges[source]:
+                edges[source].append(query.name)
+    for targets in edges.values():
+        targets.sort(key=order.index)
+    loops: list[tuple[str, ...]] = []
+    for index, start in enumerate(order):
+        loops += islice(_loops_from(start, edges, set(order[index:])), _MOST_LOOPS - len(loops))
+    return [_from_hub(loop, loops, order) for loop in loops]
+
+
+def _from_hub(loop: tuple[str, ...], loops: list[tuple[str, ...]], order: list[str]) -> tuple[str, ...]:
+    """The loop told from the query that most loops share, so that several loops read alike."""
+    hub = min(loop, key=lambda name: (-sum(name in other for other in loops), order.index(name)))
+    start = loop.index(hub)
+    return loop[start:] + loop[:start]
+
+
+def _loops_from(start: str, edges: dict[str, list[str]], allowed: set[str]) -> Iterator[tuple[str, ...]]:
+    """All simple paths from `start` back to it that use only `allowed` queries."""
+    reachable = _leading_to(start, edges, allowed)
+    stack: list[tuple[str, ...]] = [(start,)]
+    while stack:
+        path = stack.pop()
+        for target in reversed(edges[path[-1]]):
+            if target == start:
+                yield path
+            elif target in reachable and target not in path:
+                stack.append((*path, target))
+
+
+def _leading_to(goal: str, edges: dict[str, list[str]], allowed: set[str]) -> set[str]:
+    """The allowed queries from which `goal` can be reached: prunes paths that can never close."""
+    found = {goal}
+    grew = True
+    while grew:
+        more = {name for name in allowed - found if any(target in found for target in edges[name])}
+        found |= more
+        grew = bool(more)
+    return found
+
+
+def show(loop: tuple[str, ...]) -> str:
+    return " → ".join((*loop, loop[0]))
+
+
+def non_monotone_parts(queries: tuple[RegisteredQuery, ...], loops: list[tuple[str, ...]]) -> list[str]:
+    """The operators in the loops that can take back what they said: why a delay is needed."""
+    members = {name for loop in loops for name in loop}
+    return [
+        part for query in queries if query.name in members for part in _non_monotone(query.query, query.name)
+    ]
+
+
+def _non_monotone(query: Query, owner: str) -> Iterator[str]:
+    match query:
+        case Streamify(kind=kind, query=inner):
+            if kind is StreamKind.DSTREAM:
+                yield f"DSTREAM in {owner}"
+            yield from _non_monotone(inner, owner)
+        case SetOperation(kind=kind, left=left, right=right):
+            if kind is SetKind.EXCEPT:
+                yield f"EXCEPT in {owner}"
+            yield from _non_monotone(left, owner)
+            yield from _non_monotone(right, owner)
+        case Select():
+            if query.group_by is not None:
+                yield f"aggregate in {owner}"
+            for source in query.sources:
+                yield from _window_parts(source, owner)
+
+
+def _window_parts(source: Source, owner: str) -> Iterator[str]:
+    if isinstance(source.window, Rows | PartitionRows):
+        name = source.input if isinstance(source.input, str) else source.alias
+        yield f"{name} {source.window} in {owner}"
+    if not isinstance(source.input, str):
+        yield from _non_monotone(source.input, owner)
+
+
+def insert_delays(
+    queries: tuple[RegisteredQuery, ...],
+) -> tuple[tuple[RegisteredQuery, ...], list[str]]:
+    """Put <Now> behind as few streamified queries as greedily cut all loops; returns the chosen names."""
+    chosen: list[str] = []
+    while loops := find_loops(queries, cut=False):
+        candidates = [
+            query.name
+            for query in queries
+            if isinstance(query.query, Streamify)
+            and query.query.delay is None
+            and any(query.name in loop for loop in loops)
+        ]
+        if not candidates:
+            break
+        best = max(candidates, key=lambda name: sum(name in loop for loop in loops))
+        chosen.append(best)
+        queries = tuple(_delayed(query) if query.name == best else query for query in queries)
+    return queries, chosen
+
+
+def _delayed(query: RegisteredQuery) -> RegisteredQuery:
+    assert isinstance(query.query, Streamify)
+    return replace(query, query=replace(query.query, delay=Delay(None), inserted=True))

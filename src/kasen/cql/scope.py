@@ -1,0 +1,113 @@
+"""Names in scope: which column of which FROM item does a name mean?"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from kasen.cql.bound import Slide, Source
+from kasen.cql.expr import Column
+from kasen.cql.statements import Text
+from kasen.types import Schema, Type
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A FROM item as names see it.
+
+    The last `hidden` columns are left out of `*`. `timestamp` is the index of the TIMESTAMP BY column
+    when the item is a stream straight from outside.
+    """
+
+    source: Source
+    hidden: int = 0
+    timestamp: int | None = None
+
+    @property
+    def alias(self) -> str:
+        return self.source.alias
+
+    @property
+    def schema(self) -> Schema:
+        return self.source.schema
+
+    @property
+    def visible(self) -> int:
+        return len(self.schema) - self.hidden
+
+
+@dataclass(slots=True)
+class Scope:
+    """The FROM items of a block, and the block around it (for EXISTS and IN)."""
+
+    text: Text
+    time: Type
+    items: list[Item] = field(default_factory=list)
+    parent: Scope | None = None
+
+    def column(self, node: exp.Column) -> Column:
+        """The column that a name stands for; unknown and ambiguous names are errors."""
+        if "spot" in node.meta:
+            position, index = node.meta["spot"]
+            field_ = self.items[position].schema[index]
+            return Column(field_.type, position, index, field_.name)
+        found = self._find(node, 0)
+        if found is None and self.parent is not None:
+            found = self.parent._find(node, 1)
+        if found is None:
+            raise self._unknown(node)
+        return found
+
+    def _find(self, node: exp.Column, outer: int) -> Column | None:
+        hits = [
+            (position, index)
+            for position, item in enumerate(self.items)
+            if not node.table or item.alias.lower() == node.table.lower()
+            for index in (item.schema.find(node.name),)
+            if index is not None
+        ]
+        if len(hits) > 1:
+            owners = ", ".join(f"{self.items[position].alias}.{node.name}" for position, _ in hits)
+            raise self.text.error(
+                f"the name {node.name!r} is ambiguous", node, f"write which one is meant: {owners}"
+            )
+        if not hits:
+            return None
+        position, index = hits[0]
+        field_ = self.items[position].schema[index]
+        return Column(field_.type, position, index, field_.name, outer)
+
+    def _unknown(self, node: exp.Column) -> Exception:
+        aliases = [item.alias for item in self.items]
+        if node.table and node.table.lower() not in (alias.lower() for alias in aliases):
+            fault = f"no {node.table!r} in FROM"
+            return self.text.error(fault, node, suggest(node.table, aliases, "FROM has"))
+        names = [
+            field_.name
+            for item in self.items
+            if not node.table or item.alias.lower() == node.table.lower()
+            for field_ in item.schema
+        ]
+        return self.text.error(
+            f"unknown column {node.sql()!r}", node, suggest(node.name, names, "columns are")
+        )
+
+    def slide_item(self) -> int | None:
+        """The only FROM item with a RANGE ... SLIDE window, or None if there is none or several."""
+        slides = [i for i, item in enumerate(self.items) if isinstance(item.source.window, Slide)]
+        return slides[0] if len(slides) == 1 else None
+
+
+def suggest(name: str, known: Iterable[str], lead: str) -> str:
+    """A remedy for an unknown name: the nearest known ones, else all of them."""
+    choices = list(dict.fromkeys(known))
+    near = difflib.get_close_matches(name.lower(), [choice.lower() for choice in choices], 3, 0.6)
+    if near:
+        return "did you mean " + " or ".join(choice for choice in choices if choice.lower() in near) + "?"
+    if not choices:
+        return ""
+    shown = ", ".join(choices[:12]) + (", ..." if len(choices) > 12 else "")
+    return f"{lead} {shown}"

@@ -1,0 +1,31 @@
+"""The settings that SET knows, and their values."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from kasen.cql.scope import suggest
+from kasen.cql.statements import Text
+
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "recursion": ("error", "insert"),
+    "flush": ("false", "true"),
+    "float_sums": ("exact", "fast"),
+}
+_NUMBERS = ("max_ticks",)
+
+
+def check_setting(name: str, value: str, node: exp.Expr, text: Text) -> str:
+    """The value, if the setting exists and may have it."""
+    if name in _CHOICES:
+        if value not in _CHOICES[name]:
+            choices = " or ".join(_CHOICES[name])
+            raise text.error(f"{name} cannot be {value!r}", node.args["value"], f"write {choices}")
+    elif name in _NUMBERS:
+        if not value.isdigit() or int(value) < 1:
+            raise text.error(f"{name} must be a whole number from 1 on", node.args["value"])
+    else:
+        raise text.error(
+            f"unknown setting {name!r}", node.this, suggest(name, (*_CHOICES, *_NUMBERS), "settings are")
+        )
+    return value
