@@ -196,10 +196,10 @@ def _arithmetic(expr: Call, args: list[str]) -> str:
         return _integers(expr.op, left, right)
     if expr.type.kind is Kind.DOUBLE:
         return f"({left} {expr.op} {right})"
-    if expr.op == "*":
-        return f"TRY_CAST({left} * {right} AS {duck_type(expr.type)})"
-    wide = f"DECIMAL(38, {expr.type.scale})"
-    return f"TRY_CAST(CAST({left} AS {wide}) {expr.op} CAST({right} AS {wide}) AS {duck_type(expr.type)})"
+    # A product adds the scales; a sum needs both sides at the greater one.
+    scales = [arg.type.scale if expr.op == "*" else expr.type.scale for arg in expr.args]
+    wide = [f"CAST({arg} AS DECIMAL(38, {scale}))" for arg, scale in zip(args, scales, strict=True)]
+    return f"TRY_CAST({wide[0]} {expr.op} {wide[1]} AS {duck_type(expr.type)})"
 
 
 def _divide(expr: Call, args: list[str]) -> str:
@@ -289,7 +289,7 @@ def _extract(expr: Call, args: list[str]) -> str:
 
 
 def _date_trunc(expr: Call, args: list[str]) -> str:
-    return f"epoch_us(date_trunc('{_word(expr.args[0])}', TRY(make_timestamp({args[1]}))))"
+    return f"epoch_us(TRY(date_trunc('{_word(expr.args[0])}', make_timestamp({args[1]}))))"
 
 
 def _word(expr: Expr) -> str:

@@ -195,9 +195,17 @@ class Evaluated:
 class DerivedStream:
     """ISTREAM, DSTREAM or RSTREAM of a relation, maybe delayed."""
 
-    def __init__(self, kind: StreamKind, relation: Relation, every: int | None, delay: Delay | None) -> None:
+    def __init__(
+        self,
+        kind: StreamKind,
+        relation: Relation,
+        end: int,
+        every: int | None = None,
+        delay: Delay | None = None,
+    ) -> None:
         self.kind = kind
         self.relation = relation
+        self.end = end
         self.every = every
         self.delay = delay
         self.history: list[Arrival] = []
@@ -226,8 +234,11 @@ class DerivedStream:
         self._computed = now
         emitted = self._emitted(now, self._before, self.relation.rows)
         self._before = self.relation.rows
-        # Order within one instant on derived streams: by value.
-        self.waiting += [Arrival(moved(now, self.delay), row) for row in in_value_order(emitted)]
+        target = moved(now, self.delay)
+        # Pending delays beyond the end are not delivered, not even by a flush.
+        if self.delay is None or target.ts <= self.end:
+            # Order within one instant on derived streams: by value.
+            self.waiting += [Arrival(target, row) for row in in_value_order(emitted)]
 
     def _emitted(self, now: Instant, before: list[Row], after: list[Row]) -> list[Row]:
         """ISTREAM, DSTREAM: bag differences of consecutive instants; RSTREAM: the whole bag when it fires."""

@@ -114,7 +114,7 @@ class Run:
     def _streamify(self, body: Streamify, name: str | None = None) -> DerivedStream:
         bound = statement(body.query)
         relation = Evaluated(_duck(), bound)
-        stream = DerivedStream(body.kind, relation, body.every, body.delay)
+        stream = DerivedStream(body.kind, relation, self.end, body.every, body.delay)
         self._derived.append(stream)
         if name is not None:
             self._queries[name] = stream
@@ -150,7 +150,7 @@ class Run:
         else:
             found = self._streamify(read) if isinstance(read, Streamify) else self._evaluated(read)
         if isinstance(found, Evaluated):
-            found = DerivedStream(StreamKind.ISTREAM, found, None, None)
+            found = DerivedStream(StreamKind.ISTREAM, found, self.end)
             self._derived.append(found)
         assert isinstance(found, (InputStream, DerivedStream)), read
         return found
@@ -170,7 +170,7 @@ class Run:
         waiting += [one.waiting[0].instant for one in self._derived if one.waiting]
         events = [event for one in self._windows if (event := one.next_event(now)) is not None]
         last_event = max(events, default=Instant(self.end)) if self.flush else Instant(self.end)
-        candidates = [one for one in waiting if one is not None and one.ts <= self.end]
+        candidates = [one for one in waiting if one is not None]
         candidates += [one for one in events if self.flush or one.ts <= self.end]
         firings = [firing for one in self._derived if (firing := one.next_firing(now)) is not None]
         candidates += [one for one in firings if one.ts <= self.end or one <= last_event]

@@ -138,7 +138,8 @@ class _Block:
             return f"t{self.leaf_numbers[number]} AS {alias}"
         assert not isinstance(source.input, str)
         columns = ", ".join(f"c{index}" for index in range(len(source.schema)))
-        return f"({self.writer.query(source.input, None)}) AS {alias}({columns})"
+        # FROM is no further level: inside EXISTS or IN, its sub-queries see the same block outside.
+        return f"({self.writer.query(source.input, self.outer)}) AS {alias}({columns})"
 
     # ------------------------------------------------------------ GROUP BY
 
