@@ -8,7 +8,7 @@ never has to guess a type.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
@@ -37,7 +37,8 @@ class Column(Expr):
 
     source: int
     index: int
-    name: str
+    # The name is for people: two columns are the same whatever alias they are read through.
+    name: str = field(compare=False)
     outer: int = 0
 
 

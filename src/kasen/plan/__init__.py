@@ -1,0 +1,1 @@
+"""From bound queries to plans: logical nodes, rewrites, sharding, EXPLAIN."""

@@ -1,0 +1,1 @@
+"""Operators: each turns batches of changes into batches of changes. One operator a file."""

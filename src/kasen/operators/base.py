@@ -1,0 +1,60 @@
+"""What every operator keeps to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from kasen.operators.batch import Batch, Bound
+
+#: An operator's state at rest: named arrays, nothing else, so that it can be written as Arrow or npz.
+State = dict[str, npt.NDArray[np.generic]]
+
+
+class Operator(Protocol):
+    """A running step.
+
+    `process` is called with ever later frontiers. Each input batch holds that input's changes at
+    instants from the last frontier up to (not including) `upto`, in instant order; the answer holds the
+    output's changes in the same range, in instant order. So an answer never depends on how the instants
+    were cut into calls. Batches are not kept or changed by the caller's side after the call, and an
+    operator must not change its inputs.
+    """
+
+    def process(self, inputs: Sequence[Batch], upto: Bound) -> Batch: ...
+
+    def next_instant(self) -> Bound | None:
+        """The first instant at which this operator will put something out without input, or None."""
+        ...
+
+    def snapshot(self) -> State: ...
+
+    def restore(self, state: State) -> None:
+        """Called on a new operator, before the first `process`."""
+        ...
+
+    def needs_input_since(self) -> Bound | None:
+        """The oldest instant whose input the state depends on; None if it holds none.
+
+        BEGIN means: the state cannot be rebuilt from recent input.
+        """
+        ...
+
+
+class Stateless:
+    """The parts of the contract that a step without memory has."""
+
+    def next_instant(self) -> Bound | None:
+        return None
+
+    def snapshot(self) -> State:
+        return {}
+
+    def restore(self, state: State) -> None:
+        del state
+
+    def needs_input_since(self) -> Bound | None:
+        return None

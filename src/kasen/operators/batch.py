@@ -1,0 +1,128 @@
+"""A batch of changes: the one thing that flows between operators.
+
+A change is a row that enters (+1) or leaves (-1) at an instant. A batch holds changes of many
+instants, in instant order. All values are int64, so kernels need no types: integers, booleans, decimals
+(scaled) and timestamps as they are, DOUBLE as its bits (one NaN, one zero), VARCHAR as its code in
+the pipeline's dictionary. The last row of `data` holds the NULLs, one bit a column; a NULL's value is 0.
+So two rows are equal exactly if their columns of `data` are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kasen.errors import ResourceError
+from kasen.types import Instant, Kind, Schema
+
+I64 = npt.NDArray[np.int64]
+
+#: `sub` is an instant's seq and tick in one number.
+TICK_BITS = 24
+MAX_COLUMNS = 63
+
+
+class Bound(NamedTuple):
+    """A frontier: everything at an instant below (ts, sub) is known and will not change."""
+
+    ts: int
+    sub: int = 0
+
+
+BEGIN = Bound(-(2**63), 0)
+END = Bound(2**63 - 1, 2**63 - 1)
+
+
+@dataclass(slots=True)
+class Batch:
+    """Changes in instant order: ts, sub and diff are [n], data is [columns + 1, n], all C-contiguous."""
+
+    ts: I64
+    sub: I64
+    diff: I64
+    data: I64
+
+    def __len__(self) -> int:
+        return len(self.ts)
+
+    def take(self, rows: npt.NDArray[np.intp] | npt.NDArray[np.bool_]) -> Batch:
+        """The changes at the given positions, in that order."""
+        return Batch(self.ts[rows], self.sub[rows], self.diff[rows], np.ascontiguousarray(self.data[:, rows]))
+
+    @property
+    def columns(self) -> int:
+        return int(self.data.shape[0]) - 1
+
+    @property
+    def nulls(self) -> I64:
+        """The NULL bits, one word a row."""
+        row: I64 = self.data[-1]
+        return row
+
+
+def empty(columns: int) -> Batch:
+    none = np.empty(0, np.int64)
+    return Batch(none, none, none, np.empty((columns + 1, 0), np.int64))
+
+
+def concat(batches: Sequence[Batch], columns: int) -> Batch:
+    """The batches one after the other; the caller sees to the order."""
+    filled = [batch for batch in batches if len(batch)]
+    if not filled:
+        return empty(columns)
+    if len(filled) == 1:
+        return filled[0]
+    return Batch(
+        np.concatenate([batch.ts for batch in filled]),
+        np.concatenate([batch.sub for batch in filled]),
+        np.concatenate([batch.diff for batch in filled]),
+        np.concatenate([batch.data for batch in filled], axis=1),
+    )
+
+
+def merge(batches: Sequence[Batch], columns: int) -> Batch:
+    """The batches' changes in instant order (stable: the first batch's come first within an instant)."""
+    joined = concat(batches, columns)
+    if len(joined) < 2 or sum(len(batch) > 0 for batch in batches) < 2:
+        return joined
+    order = np.lexsort((joined.sub, joined.ts))
+    return joined.take(order)
+
+
+def pack_instant(instant: Instant) -> Bound:
+    return Bound(instant.ts, (instant.seq << TICK_BITS) | instant.tick)
+
+
+def unpack_sub(sub: I64) -> tuple[I64, I64]:
+    """seq and tick of each change."""
+    return sub >> TICK_BITS, sub & ((1 << TICK_BITS) - 1)
+
+
+#: How a column's numbers compare, for kernels.
+ORDER_INTEGER, ORDER_DOUBLE, ORDER_TEXT = 0, 1, 2
+
+
+def orderings(schema: Schema) -> I64:
+    """For each column one of the ORDER codes."""
+    codes = {Kind.DOUBLE: ORDER_DOUBLE, Kind.VARCHAR: ORDER_TEXT}
+    return np.array([codes.get(field.type.kind, ORDER_INTEGER) for field in schema], np.int64)
+
+
+def check_width(schema: Schema, where: str) -> None:
+    if len(schema) > MAX_COLUMNS:
+        raise ResourceError(
+            f"{where} has {len(schema)} columns; at most {MAX_COLUMNS} fit into a row's NULL word"
+        )
+
+
+_CANONICAL_NAN = np.array([np.nan]).view(np.int64)[0]
+
+
+def double_bits(values: npt.NDArray[np.float64]) -> I64:
+    """DOUBLEs as int64 such that equal values have equal bits: -0.0 becomes 0.0, every NaN the same NaN."""
+    bits = (values + 0.0).view(np.int64)
+    return np.where(np.isnan(values), _CANONICAL_NAN, bits)

@@ -1,0 +1,290 @@
+"""From bound queries to logical plans, step by step and without cleverness: the rewrites come after."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kasen.cql import bound, expr
+from kasen.cql.bind_query import is_monotone_select
+from kasen.cql.bound import App, JoinKind, Query, Select, Source
+from kasen.cql.expr import Aggregate as AggregateCall
+from kasen.cql.expr import Call, Column, Expr, conjunction, conjuncts, walk
+from kasen.errors import QueryError
+from kasen.plan import logical
+from kasen.plan.exprs import rebuild
+from kasen.plan.logical import Node, SemiKind
+from kasen.types import Field, Schema
+
+
+@dataclass(frozen=True, slots=True)
+class Builder:
+    """Builds the plans of one app's queries."""
+
+    app: App
+
+    def query(self, query: Query) -> Node:
+        match query:
+            case Select():
+                return self._select(query)
+            case bound.SetOperation():
+                left, right = self.query(query.left), self.query(query.right)
+                return logical.SetOp(query.schema, left, right, query.kind, query.all)
+            case bound.Streamify():
+                child = self.query(query.query)
+                stream: Node = logical.Streamify(query.schema, child, query.kind, query.every)
+                if query.delay is not None:
+                    stream = logical.Delay(query.schema, stream, query.delay, query.inserted)
+                return stream
+        raise AssertionError(f"no plan for {type(query).__name__}")
+
+    def _select(self, select: Select) -> Node:
+        block = _Block(self, select)
+        node = block.from_(select.from_)
+        for part in conjuncts(select.where):
+            node = block.where(node, part)
+        if select.group_by is None:
+            node, items = block.scalars(node, tuple(block.localise(item) for item in select.items))
+        else:
+            node, items = block.aggregate(node)
+        node = logical.Project(select.schema, node, items)
+        return logical.Distinct(select.schema, node) if select.distinct else node
+
+    def source(self, source: Source, bounds: bool) -> Node:
+        """A FROM item seen through its window."""
+        node = self._named(source.input) if isinstance(source.input, str) else self.query(source.input)
+        if source.window is None:
+            return node
+        schema = node.schema
+        if bounds:
+            extra = (Field("window_start", self.app.time), Field("window_end", self.app.time))
+            schema = Schema((*schema.fields, *extra))
+        return logical.WindowNode(schema, node, source.window, bounds)
+
+    def _named(self, name: str) -> Node:
+        input_ = self.app.input(name)
+        if input_ is not None:
+            return logical.Scan(input_.schema, input_.name, input_.is_relation)
+        query = self.app.query(name)
+        assert query is not None, name
+        monotone = not query.is_stream and is_monotone_select(query.query)
+        return logical.Ref(query.schema, query.name, query.is_stream, monotone)
+
+
+class _Block:
+    """Where a SELECT block's columns lie once its FROM items stand side by side."""
+
+    def __init__(self, builder: Builder, select: Select, outer: _Block | None = None) -> None:
+        self.builder = builder
+        self.select = select
+        self.outer = outer
+        self.offsets: list[int] = []
+        self.bounded = {part.source for part in self._all_parts() if isinstance(part, expr.WindowBound)}
+        width = 0
+        for position, source in enumerate(select.sources):
+            self.offsets.append(width)
+            width += len(source.schema) + (2 if position in self.bounded else 0)
+        self.width = width
+
+    def _all_parts(self) -> list[Expr]:
+        select = self.select
+        roots = [*select.items, *conjuncts(select.where), *(select.group_by or ())]
+        roots += [arg for call in select.aggregates for arg in call.args]
+        roots += [select.having] if select.having is not None else []
+        return [part for root in roots for part in walk(root)]
+
+    # ------------------------------------------------------------ FROM
+
+    def from_(self, from_: bound.From) -> Node:
+        if isinstance(from_, Source):
+            return self.builder.source(from_, self._position(from_) in self.bounded)
+        left, right = self.from_(from_.left), self.from_(from_.right)
+        schema = side_by_side(left, right)
+        on = self._join_condition(from_)
+        if from_.kind in (JoinKind.CROSS, JoinKind.INNER):
+            return logical.InnerJoin(schema, (left, right), (), on, self.select.hint)
+        return logical.OuterJoin(schema, left, right, from_.kind, (), on)
+
+    def _position(self, source: Source) -> int:
+        """Which FROM item this is; by identity, as two items may be equal."""
+        return next(i for i, each in enumerate(self.select.sources) if each is source)
+
+    def _join_condition(self, join: bound.Join) -> Expr | None:
+        if join.on is None:
+            return None
+        # A join inside a tree sees its own inputs' columns only: shift to its leftmost one.
+        first = next(iter(bound.sources_of(join)))
+        base = self.offsets[self._position(first)]
+
+        def leaf(part: Expr) -> Expr:
+            if isinstance(part, Column):
+                return Column(part.type, 0, self.offsets[part.source] + part.index - base, self._name(part))
+            return part
+
+        return rebuild(join.on, leaf)
+
+    def localise(self, whole: Expr) -> Expr:
+        """An expression over FROM items as one over the joined row."""
+
+        def leaf(part: Expr) -> Expr:
+            match part:
+                case Column(type_, source, index, _, outer) if not outer:
+                    return Column(type_, 0, self.offsets[source] + index, self._name(part))
+                case expr.WindowBound(type_, source, end):
+                    index = self.offsets[source] + len(self.select.sources[source].schema) + end
+                    return Column(type_, 0, index, "window_end" if end else "window_start")
+            return part
+
+        return rebuild(whole, leaf)
+
+    def _name(self, part: Column) -> str:
+        alias = self.select.sources[part.source].alias
+        return f"{alias}.{part.name}" if alias and len(self.select.sources) > 1 else part.name
+
+    # ------------------------------------------------------------ WHERE
+
+    def where(self, node: Node, part: Expr) -> Node:
+        """One conjunct: a filter, or a semi-join for IN and EXISTS."""
+        negated = isinstance(part, Call) and part.op == "not"
+        inner = part.args[0] if isinstance(part, Call) and negated else part
+        if isinstance(inner, expr.Exists):
+            return self._semi(node, inner.query, (), SemiKind.ANTI if negated else SemiKind.SEMI)
+        if isinstance(inner, expr.InQuery):
+            args = tuple(self.localise(arg) for arg in inner.args)
+            return self._semi(node, inner.query, args, SemiKind.NULL_AWARE_ANTI if negated else SemiKind.SEMI)
+        width = len(node.schema)
+        joined, (condition,) = self.scalars(node, (self.localise(part),))
+        filtered: Node = logical.Filter(joined.schema, joined, condition)
+        return filtered if joined is node else _first_columns(filtered, width)
+
+    def _semi(self, node: Node, query: Query, args: tuple[Expr, ...], kind: SemiKind) -> Node:
+        right, values, correlated = self._inner(query)
+        keys = tuple(zip(args, values, strict=True)) if args else ()
+        residual = None
+        if correlated:
+            width = len(node.schema)
+            residual = conjunction(tuple(self._beside(part, width) for part in correlated))
+        return logical.SemiJoin(node.schema, node, right, kind, keys, residual)
+
+    def _inner(self, query: Query) -> tuple[Node, tuple[Expr, ...], tuple[Expr, ...]]:
+        """The right side of a semi-join: its plan, its columns' values, its correlated conjuncts."""
+        plain = isinstance(query, Select) and query.group_by is None and not query.distinct
+        if not plain or not isinstance(query, Select):
+            node = self.builder.query(query)
+            return node, tuple(Column(f.type, 0, i, f.name) for i, f in enumerate(node.schema)), ()
+        block = _Block(self.builder, query, self)
+        node = block.from_(query.from_)
+        correlated = []
+        for part in conjuncts(query.where):
+            if any(isinstance(leaf, Column) and leaf.outer for leaf in walk(part)):
+                correlated.append(block.localise(part))
+            else:
+                node = block.where(node, part)
+        node, items = block.scalars(node, tuple(block.localise(item) for item in query.items))
+        return node, items, tuple(correlated)
+
+    def _beside(self, part: Expr, width: int) -> Expr:
+        """A correlated conjunct over the left row followed by the right row."""
+
+        def leaf(each: Expr) -> Expr:
+            if not isinstance(each, Column):
+                return each
+            if each.outer:
+                return self.localise(Column(each.type, each.source, each.index, each.name))
+            return Column(each.type, 0, each.index + width, each.name)
+
+        return rebuild(part, leaf)
+
+    def scalars(self, node: Node, exprs: tuple[Expr, ...]) -> tuple[Node, tuple[Expr, ...]]:
+        """Joins in the one-row relations of scalar sub-queries and puts their columns in their places."""
+        found: dict[expr.ScalarQuery, int] = {}
+        for whole in exprs:
+            for part in walk(whole):
+                if isinstance(part, expr.ScalarQuery) and part not in found:
+                    right = self.builder.query(part.query)
+                    found[part] = len(node.schema)
+                    node = logical.InnerJoin(side_by_side(node, right), (node, right), (), None)
+
+        def leaf(part: Expr) -> Expr:
+            return Column(part.type, 0, found[part], "scalar") if isinstance(part, expr.ScalarQuery) else part
+
+        return node, tuple(rebuild(whole, leaf) for whole in exprs)
+
+    # ------------------------------------------------------------ GROUP BY
+
+    def aggregate(self, node: Node) -> tuple[Node, tuple[Expr, ...]]:
+        """The aggregated block below its SELECT list, and the list over it."""
+        select = self.select
+        keys = tuple(self.localise(key) for key in select.group_by or ())
+        calls = [
+            AggregateCall(
+                call.function,
+                tuple(self.localise(arg) for arg in call.args),
+                call.distinct,
+                call.type,
+                call.parameter,
+            )
+            for call in select.aggregates
+        ]
+        bounds = self._bound_calls()
+        calls += bounds.values()
+        self._check_bounds(bounds)
+        names = [_key_name(key, position) for position, key in enumerate(keys)]
+        fields = [Field(name, key.type) for name, key in zip(names, keys, strict=True)]
+        fields += [Field(call.function, call.type) for call in calls]
+        node = logical.Aggregate(Schema(tuple(fields)), node, keys, tuple(calls))
+        first_bound = len(keys) + len(select.aggregates)
+        places = {end: first_bound + position for position, end in enumerate(bounds)}
+
+        def leaf(part: Expr) -> Expr:
+            match part:
+                case expr.GroupKey(type_, index):
+                    return Column(type_, 0, index, names[index])
+                case expr.AggregateValue(type_, index):
+                    return Column(type_, 0, len(keys) + index, select.aggregates[index].function)
+                case expr.WindowBound(type_, _, end):
+                    return Column(type_, 0, places[end], "window_end" if end else "window_start")
+            return part
+
+        if select.having is not None:
+            width = len(node.schema)
+            joined, (having,) = self.scalars(node, (rebuild(select.having, leaf),))
+            filtered: Node = logical.Filter(joined.schema, joined, having)
+            node = filtered if joined is node else _first_columns(filtered, width)
+        return self.scalars(node, tuple(rebuild(item, leaf) for item in select.items))
+
+    def _bound_calls(self) -> dict[bool, AggregateCall]:
+        """window_start() and window_end() beside aggregates: every row of the window has the same ones."""
+        roots = [*self.select.items] + ([self.select.having] if self.select.having is not None else [])
+        used = {part for root in roots for part in walk(root) if isinstance(part, expr.WindowBound)}
+        calls: dict[bool, AggregateCall] = {}
+        for part in sorted(used, key=lambda each: each.end):
+            name = "window_end" if part.end else "window_start"
+            calls[part.end] = AggregateCall(name, (self.localise(part),), False, part.type)
+        return calls
+
+    def _check_bounds(self, bounds: dict[bool, AggregateCall]) -> None:
+        if bounds and not self.select.group_by and len(self.select.sources) > 1:
+            raise QueryError(
+                "window_start() and window_end() without GROUP BY need the SLIDE window as the only FROM item",
+                remedy="aggregate the window in a query of its own and join with that",
+            )
+
+
+def side_by_side(left: Node, right: Node) -> Schema:
+    return Schema((*left.schema.fields, *right.schema.fields))
+
+
+def _first_columns(node: Node, width: int) -> Node:
+    schema = Schema(node.schema.fields[:width])
+    items = tuple(Column(field.type, 0, index, field.name) for index, field in enumerate(schema))
+    return logical.Project(schema, node, items)
+
+
+def _key_name(key: Expr, position: int) -> str:
+    return key.name if isinstance(key, Column) else f"key{position}"
+
+
+def build(app: App) -> dict[str, Node]:
+    """The logical plan of every query, by name, before any rewrite."""
+    builder = Builder(app)
+    return {query.name: builder.query(query.query) for query in app.queries}

@@ -1,0 +1,244 @@
+"""EXPLAIN: the plan as text. What is shared, how it may be sharded, where loops are cut."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from kasen.cql.bound import App, Now, PartitionRows, Range, Rows, Slide, Unbounded, Window
+from kasen.cql.loops import show as show_loop
+from kasen.plan import logical
+from kasen.plan.build import build
+from kasen.plan.exprs import show, show_aggregate
+from kasen.plan.logical import Node
+from kasen.plan.partition import sharding
+from kasen.plan.rewrite import rewrite
+from kasen.types import BIGINT, Type
+
+_STATELESS = (logical.Scan, logical.Ref, logical.Filter, logical.Project)
+
+
+def explain(app: App) -> str:
+    """The whole app: inputs, then each query's plan, then its loops."""
+    plans = {name: rewrite(node) for name, node in build(app).items()}
+    shared = _shared(plans)
+    blocks = [_inputs(app)]
+    blocks += [_query(app, name, plan, shared) for name, plan in plans.items()]
+    if app.loops:
+        blocks.append(_loops(app))
+    if app.warnings:
+        blocks.append("\n".join(f"warning: {text}" for text in app.warnings))
+    return "\n\n".join(blocks) + "\n"
+
+
+def _shared(plans: dict[str, Node]) -> dict[Node, int]:
+    """The sub-plans that stand in more than one place, numbered."""
+    counts: Counter[Node] = Counter()
+    for plan in plans.values():
+        counts.update(set(logical.walk(plan)))
+    within = Counter(node for plan in plans.values() for node in logical.walk(plan))
+    found = [
+        node for node in within if max(counts[node], within[node]) > 1 and not isinstance(node, logical.Ref)
+    ]
+    return {node: number for number, node in enumerate(found, 1)}
+
+
+def _inputs(app: App) -> str:
+    lines = [f"time: {app.time}"]
+    for one in app.inputs:
+        kind = "relation" if one.is_relation else "stream"
+        if one.is_static:
+            order = "static table, holds from the beginning"
+        else:
+            by = one.schema[one.timestamp].name if one.timestamp is not None else "arrival"
+            order = f"by {by}, then position in the source" + (
+                ", every tuple an instant" if one.tick.value == "TUPLE" else ""
+            )
+        lines.append(f"{kind} {one.name} {one.schema} from {one.connector.format}: {order}")
+    return "\n".join(lines)
+
+
+def _query(app: App, name: str, plan: Node, shared: dict[Node, int]) -> str:
+    kind = "stream" if plan.is_stream else "relation"
+    lines = [f"query {name}: {kind} {plan.schema}"]
+    _tree(app, plan, shared, "  ", "  ", lines)
+    return "\n".join(lines)
+
+
+def _tree(app: App, node: Node, shared: dict[Node, int], lead: str, indent: str, lines: list[str]) -> None:
+    label = describe(node, app.time)
+    notes = []
+    if node in shared:
+        notes.append(f"shared #{shared[node]}")
+    if not isinstance(node, _STATELESS):
+        notes.append(f"shard: {sharding(node)}")
+        notes.append(f"state: {state(node, app.time)}")
+    if isinstance(node, logical.Streamify) and not node.needs_deletions:
+        notes.append("no deletions")
+    lines.append(f"{lead}{label}" + (f"   -- {'; '.join(notes)}" if notes else ""))
+    for position, child in enumerate(node.children):
+        last = position == len(node.children) - 1
+        _tree(
+            app,
+            child,
+            shared,
+            indent + ("└─ " if last else "├─ "),
+            indent + ("   " if last else "│  "),
+            lines,
+        )
+
+
+def describe(node: Node, time: Type) -> str:
+    """One line about a node."""
+    match node:
+        case logical.Scan(name=name):
+            return f"Scan {name}"
+        case logical.Ref(name=name):
+            return f"Read {name}"
+        case logical.WindowNode(window=window):
+            return f"Window {show_window(window, time, node.child)}"
+        case logical.Filter(condition=condition):
+            return f"Filter {show(condition)}"
+        case logical.Project(items=items, schema=schema):
+            return "Project " + ", ".join(
+                _item(item, field.name) for item, field in zip(items, schema, strict=True)
+            )
+        case logical.InnerJoin() | logical.WindowJoin():
+            return _join(node, time)
+        case logical.OuterJoin(kind=kind, keys=keys, residual=residual):
+            return f"{kind.value.capitalize()}Join {_condition(keys, residual)}"
+        case logical.SemiJoin(kind=kind, keys=keys, residual=residual):
+            return f"{kind.value.title().replace(' ', '')}Join {_condition(keys, residual)}".rstrip()
+        case logical.Aggregate(keys=keys, aggregates=calls):
+            return f"Aggregate {_grouping(keys, calls)}"
+        case logical.WindowAggregate(window=window, keys=keys, aggregates=calls, condition=condition):
+            where = f" WHERE {show(condition)}" if condition is not None else ""
+            return f"WindowAggregate {show_window(window, time, node.child)}{where} {_grouping(keys, calls)}"
+        case logical.PaneAggregate(pane=pane, keys=keys, aggregates=calls, condition=condition):
+            where = f" WHERE {show(condition)}" if condition is not None else ""
+            return f"PaneAggregate pane {show_length(pane, time)}{where} {_grouping(keys, calls)}"
+        case logical.WindowCombine(window=window, aggregates=calls):
+            return f"WindowCombine {show_window(window, time)} {', '.join(show_aggregate(each) for each in calls)}"
+        case logical.Distinct():
+            return "Distinct"
+        case logical.SetOp(kind=kind, all=all_):
+            return f"{kind.value.capitalize()}{' all' if all_ else ''}"
+        case logical.Streamify(kind=kind, every=every):
+            return kind.value + (f" every {show_length(every, time)}" if every is not None else "")
+        case logical.Delay(length=length, inserted=inserted):
+            text = "<Now>" if length.length is None else f"<{show_length(length.length, time)}>"
+            return f"Delay {text}" + (" (inserted)" if inserted else "")
+    raise AssertionError(f"no description for {type(node).__name__}")
+
+
+def _item(item: object, name: str) -> str:
+    from kasen.cql.expr import Expr
+
+    assert isinstance(item, Expr)
+    text = show(item)
+    return text if text == name or text.endswith(f".{name}") else f"{text} AS {name}"
+
+
+def _join(node: logical.InnerJoin | logical.WindowJoin, time: Type) -> str:
+    name = "Join" if isinstance(node, logical.InnerJoin) else "WindowJoin"
+    parts = [" = ".join(show(key) for _, key in each) for each in node.classes]
+    if node.residual is not None:
+        parts.append(show(node.residual))
+    text = f"{name} {' AND '.join(parts) or 'all pairs'}"
+    if isinstance(node, logical.WindowJoin):
+        windows = zip(node.windows, node.inputs, strict=True)
+        text += " over " + " ".join(show_window(window, time, child) for window, child in windows)
+    return text + (f" hint {node.hint}" if node.hint else "")
+
+
+def _condition(keys: tuple[tuple[object, object], ...], residual: object) -> str:
+    from kasen.cql.expr import Expr
+
+    parts = []
+    for left, right in keys:
+        assert isinstance(left, Expr)
+        assert isinstance(right, Expr)
+        parts.append(f"{show(left)} = {show(right)}")
+    if isinstance(residual, Expr):
+        parts.append(show(residual))
+    return " AND ".join(parts)
+
+
+def _grouping(keys: tuple[object, ...], calls: tuple[object, ...]) -> str:
+    from kasen.cql.expr import Aggregate, Expr
+
+    aggregates = ", ".join(show_aggregate(call) for call in calls if isinstance(call, Aggregate))
+    names = ", ".join(show(key) for key in keys if isinstance(key, Expr))
+    return " ".join(part for part in (aggregates, f"by {names}" if names else "") if part)
+
+
+_UNITS = (("DAY", 86_400_000_000), ("HOUR", 3_600_000_000), ("MINUTE", 60_000_000), ("SECOND", 1_000_000))
+
+
+def show_length(length: int, time: Type) -> str:
+    """A length of time in the largest unit that divides it."""
+    if time == BIGINT:
+        return str(length)
+    for unit, size in _UNITS:
+        if length and length % size == 0:
+            return f"{length // size} {unit}"
+    return f"{length // 1000} MILLISECOND" if length and length % 1000 == 0 else f"{length} MICROSECOND"
+
+
+def show_window(window: Window, time: Type, child: Node | None = None) -> str:
+    match window:
+        case Range(length):
+            return f"[RANGE {show_length(length, time)}]"
+        case Slide(length, slide):
+            return f"[RANGE {show_length(length, time)} SLIDE {show_length(slide, time)}]"
+        case PartitionRows(keys, count) if child is not None:
+            return f"[PARTITION BY {', '.join(child.schema[key].name for key in keys)} ROWS {count}]"
+    return str(window)
+
+
+def state(node: Node, time: Type) -> str:
+    """What the step remembers between instants."""
+    match node:
+        case logical.WindowNode(window=window):
+            return _window_state(window, time)
+        case logical.WindowJoin(windows=windows):
+            return " + ".join(_window_state(window, time) for window in windows)
+        case logical.WindowAggregate(window=window):
+            return f"{_window_state(window, time)}, groups"
+        case logical.PaneAggregate():
+            return "groups of the open pane"
+        case logical.WindowCombine(window=window, child=logical.PaneAggregate(pane=pane)):
+            return f"{window.length // pane} panes of groups"
+        case logical.Aggregate():
+            return "groups"
+        case logical.Streamify(kind=kind):
+            return "the relation" if kind.value == "RSTREAM" else "none"
+        case logical.Delay():
+            return "tuples on their way"
+        case logical.SetOp(kind=kind, all=all_) if kind.value == "UNION" and all_:
+            return "none"
+    return "the relations below it"
+
+
+def _window_state(window: Window, time: Type) -> str:
+    match window:
+        case Unbounded():
+            return "every tuple (grows for ever)"
+        case Now():
+            return "one instant"
+        case Range(length) | Slide(length, _):
+            return f"{show_length(length, time)} of tuples"
+        case Rows(count, _):
+            return f"{count} tuples"
+        case PartitionRows(_, count):
+            return f"{count} tuples a partition"
+    raise AssertionError
+
+
+def _loops(app: App) -> str:
+    cut = {query.name for query in app.queries if getattr(query.query, "delay", None) is not None}
+    lines = ["loops:"]
+    for loop in app.loops:
+        cuts = [name for name in loop if name in cut]
+        where = f"cut at the delay of {', '.join(cuts)}" if cuts else "cut at a delay inside"
+        lines.append(f"  {show_loop(loop)}   -- {where}; runs instant by instant")
+    return "\n".join(lines)

@@ -1,0 +1,338 @@
+"""Logical plans: frozen nodes that know their schema, whether rows only ever enter, and their inputs.
+
+Inside a plan a column is a position: Column(type, 0, index, name) means the node's input column
+`index`; a join's input is its inputs' columns side by side. Equal sub-plans are equal values, which is
+all that sharing needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from kasen.cql.bound import Delay as DelayLength
+from kasen.cql.bound import JoinKind, SetKind, Slide, StreamKind, Unbounded, Window
+from kasen.cql.expr import Aggregate as AggregateCall
+from kasen.cql.expr import Expr
+from kasen.types import Schema
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A step of a plan. `schema` is what it puts out."""
+
+    schema: Schema
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether the output is a stream (tuples at instants), not a relation (a bag at every instant)."""
+        return False
+
+    @property
+    def children(self) -> tuple[Node, ...]:
+        return ()
+
+    def with_children(self, children: tuple[Node, ...]) -> Node:
+        """This node over other inputs of the same schemas."""
+        assert not children
+        return self
+
+    @property
+    def insert_only(self) -> bool:
+        """Whether rows, once in the relation, never leave it (document E's monotone, over all of time)."""
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class Scan(Node):
+    """A stream or relation from outside."""
+
+    name: str
+    relation: bool
+
+    @property
+    def is_stream(self) -> bool:
+        return not self.relation
+
+
+@dataclass(frozen=True, slots=True)
+class Ref(Node):
+    """The output of another registered query: the edge along which queries share work and form loops."""
+
+    name: str
+    stream: bool
+    monotone: bool = False
+
+    @property
+    def is_stream(self) -> bool:
+        return self.stream
+
+    @property
+    def insert_only(self) -> bool:
+        return self.monotone
+
+
+@dataclass(frozen=True, slots=True)
+class Unary(Node):
+    """A node with one input."""
+
+    child: Node
+
+    @property
+    def children(self) -> tuple[Node, ...]:
+        return (self.child,)
+
+    def with_children(self, children: tuple[Node, ...]) -> Node:
+        return replace(self, child=children[0])
+
+    @property
+    def insert_only(self) -> bool:
+        return self.child.insert_only
+
+
+@dataclass(frozen=True, slots=True)
+class WindowNode(Unary):
+    """Stream to relation. With `bounds`, the report's start and end are two more columns at the end."""
+
+    window: Window
+    bounds: bool = False
+
+    @property
+    def insert_only(self) -> bool:
+        return isinstance(self.window, Unbounded)
+
+
+@dataclass(frozen=True, slots=True)
+class Filter(Unary):
+    """Keeps the rows for which the condition is TRUE."""
+
+    condition: Expr
+
+    @property
+    def is_stream(self) -> bool:
+        return self.child.is_stream
+
+
+@dataclass(frozen=True, slots=True)
+class Project(Unary):
+    """Computes columns."""
+
+    items: tuple[Expr, ...]
+
+    @property
+    def is_stream(self) -> bool:
+        return self.child.is_stream
+
+
+@dataclass(frozen=True, slots=True)
+class InnerJoin(Node):
+    """The inner join of N inputs.
+
+    Each of `classes` is a set of expressions, as (input, expression over that input), that must all be
+    equal; transitive equalities are one class. `residual` ranges over all inputs' columns.
+    """
+
+    inputs: tuple[Node, ...]
+    classes: tuple[tuple[tuple[int, Expr], ...], ...]
+    residual: Expr | None
+    hint: str = ""
+
+    @property
+    def children(self) -> tuple[Node, ...]:
+        return self.inputs
+
+    def with_children(self, children: tuple[Node, ...]) -> Node:
+        return replace(self, inputs=children)
+
+    @property
+    def insert_only(self) -> bool:
+        return all(child.insert_only for child in self.inputs)
+
+
+@dataclass(frozen=True, slots=True)
+class WindowJoin(Node):
+    """An inner join with the windows of its inputs: one step from streams to pairs.
+
+    `inputs` are the streams, `windows` what each is seen through; the rest is InnerJoin's.
+    """
+
+    inputs: tuple[Node, ...]
+    windows: tuple[Window, ...]
+    classes: tuple[tuple[tuple[int, Expr], ...], ...]
+    residual: Expr | None
+    hint: str = ""
+
+    @property
+    def children(self) -> tuple[Node, ...]:
+        return self.inputs
+
+    def with_children(self, children: tuple[Node, ...]) -> Node:
+        return replace(self, inputs=children)
+
+    @property
+    def insert_only(self) -> bool:
+        return all(isinstance(window, Unbounded) for window in self.windows)
+
+
+@dataclass(frozen=True, slots=True)
+class Binary(Node):
+    """A node with two inputs."""
+
+    left: Node
+    right: Node
+
+    @property
+    def children(self) -> tuple[Node, ...]:
+        return (self.left, self.right)
+
+    def with_children(self, children: tuple[Node, ...]) -> Node:
+        return replace(self, left=children[0], right=children[1])
+
+
+@dataclass(frozen=True, slots=True)
+class OuterJoin(Binary):
+    """LEFT, RIGHT or FULL. `keys` are (left expression, right expression); `residual` over both."""
+
+    kind: JoinKind
+    keys: tuple[tuple[Expr, Expr], ...]
+    residual: Expr | None
+
+
+class SemiKind(Enum):
+    SEMI = "SEMI"
+    ANTI = "ANTI"
+    NULL_AWARE_ANTI = "NULL-AWARE ANTI"
+
+
+@dataclass(frozen=True, slots=True)
+class SemiJoin(Binary):
+    """Left rows that have (SEMI) or lack (ANTI) a right row with equal keys and a true residual.
+
+    NULL_AWARE_ANTI is NOT IN: a left row stays only if no right row that fits `residual` equals its keys
+    or makes the comparison unknown.
+    """
+
+    kind: SemiKind
+    keys: tuple[tuple[Expr, Expr], ...]
+    residual: Expr | None
+
+    @property
+    def insert_only(self) -> bool:
+        return self.kind is SemiKind.SEMI and self.left.insert_only and self.right.insert_only
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate(Unary):
+    """GROUP BY: the keys, then the aggregates. No keys: one row, always."""
+
+    keys: tuple[Expr, ...]
+    aggregates: tuple[AggregateCall, ...]
+
+    @property
+    def insert_only(self) -> bool:
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class WindowAggregate(Unary):
+    """A window and the aggregate over it as one step: the window's rows are never materialised as changes.
+
+    `child` is the stream; `condition` was the filter between window and aggregate.
+    """
+
+    window: Window
+    condition: Expr | None
+    keys: tuple[Expr, ...]
+    aggregates: tuple[AggregateCall, ...]
+
+    @property
+    def insert_only(self) -> bool:
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class PaneAggregate(Unary):
+    """The pane-level query: reduces each pane of `pane` units to partials, a row a group and pane."""
+
+    pane: int
+    condition: Expr | None
+    keys: tuple[Expr, ...]
+    aggregates: tuple[AggregateCall, ...]
+
+    @property
+    def is_stream(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class WindowCombine(Unary):
+    """The window-level query: combines panes into the windows of RANGE ... SLIDE ..."""
+
+    window: Slide
+    keys: int
+    aggregates: tuple[AggregateCall, ...]
+
+    @property
+    def insert_only(self) -> bool:
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class Distinct(Unary):
+    """One row for each different row."""
+
+
+@dataclass(frozen=True, slots=True)
+class SetOp(Binary):
+    """UNION, EXCEPT, INTERSECT [ALL]."""
+
+    kind: SetKind
+    all: bool
+
+    @property
+    def insert_only(self) -> bool:
+        return self.kind is not SetKind.EXCEPT and self.left.insert_only and self.right.insert_only
+
+
+@dataclass(frozen=True, slots=True)
+class Streamify(Unary):
+    """Relation to stream."""
+
+    kind: StreamKind
+    every: int | None = None
+
+    @property
+    def is_stream(self) -> bool:
+        return True
+
+    @property
+    def needs_deletions(self) -> bool:
+        """ISTREAM over rows that only enter is those rows: nothing has to be netted."""
+        return not (self.kind is StreamKind.ISTREAM and self.child.insert_only)
+
+
+@dataclass(frozen=True, slots=True)
+class Delay(Unary):
+    """Moves a stream into the future; where a loop is cut."""
+
+    length: DelayLength
+    inserted: bool = False
+
+    @property
+    def is_stream(self) -> bool:
+        return True
+
+
+def walk(node: Node) -> list[Node]:
+    """The node and everything below it, top first."""
+    found = [node]
+    for child in node.children:
+        found += walk(child)
+    return found
+
+
+def transform(node: Node, rewrite: Callable[[Node], Node]) -> Node:
+    """Applies `rewrite` to every node, inputs first."""
+    children = tuple(transform(child, rewrite) for child in node.children)
+    return rewrite(node.with_children(children) if children != node.children else node)

@@ -1,0 +1,61 @@
+"""The rewrites, in the order in which they are applied. Each keeps the meaning; the order is for effect:
+filters reach the joins before keys are looked for, columns are pruned before windows are fused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kasen.cql.expr import Column, conjunction, conjuncts
+from kasen.plan.exprs import substitute
+from kasen.plan.logical import Filter, Node, Project, transform
+from kasen.plan.rules.fuse_windows import fuse_windows
+from kasen.plan.rules.join_keys import join_keys
+from kasen.plan.rules.prune_columns import prune_columns
+from kasen.plan.rules.push_filters import push_filters
+from kasen.plan.rules.split_panes import split_panes
+
+
+def merge_projections(plan: Node) -> Node:
+    """Projections and filters right above one another become one; projections that do nothing go."""
+    return transform(plan, _merge)
+
+
+def _merge(node: Node) -> Node:
+    match node:
+        case Project(child=Project() as inner):
+            return _merge(
+                Project(node.schema, inner.child, tuple(substitute(i, inner.items) for i in node.items))
+            )
+        case Project() if _is_identity(node):
+            return node.child
+        case Filter(child=Filter() as inner):
+            both = (*conjuncts(inner.condition), *conjuncts(node.condition))
+            condition = conjunction(both)
+            assert condition is not None
+            return Filter(node.schema, inner.child, condition)
+    return node
+
+
+def _is_identity(node: Project) -> bool:
+    if node.schema != node.child.schema:
+        return False
+    return all(isinstance(item, Column) and item.index == index for index, item in enumerate(node.items))
+
+
+RULES: tuple[Callable[[Node], Node], ...] = (
+    join_keys,
+    push_filters,
+    join_keys,
+    push_filters,
+    prune_columns,
+    merge_projections,
+    fuse_windows,
+    split_panes,
+)
+
+
+def rewrite(plan: Node) -> Node:
+    """The plan after all rules."""
+    for rule in RULES:
+        plan = rule(plan)
+    return plan

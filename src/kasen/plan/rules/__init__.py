@@ -1,0 +1,1 @@
+"""The rewrites of logical plans, one a file."""
