@@ -15,10 +15,10 @@ from pathlib import Path
 from sqlglot import exp
 
 from kasen.cql import literals, nodes
-from kasen.cql.bind_query import QueryBinder, UnknownSchema
+from kasen.cql.bind_query import QueryBinder
 from kasen.cql.bound import App, Input, Query, RegisteredQuery, Tick
 from kasen.cql.loops import find_loops, insert_delays, non_monotone_parts, show
-from kasen.cql.scope import suggest
+from kasen.cql.scope import UnknownSchema, suggest
 from kasen.cql.settings import check_setting
 from kasen.cql.statements import Text, parse, render
 from kasen.cql.warnings import unbounded_state

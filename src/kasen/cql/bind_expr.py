@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
@@ -28,10 +27,8 @@ from kasen.cql.expr import (
 )
 from kasen.cql.functions import EXTRACT_FIELDS, OPERATORS, SCALARS, TRUNC_UNITS
 from kasen.cql.scope import Scope, suggest
+from kasen.errors import QueryError
 from kasen.types import BIGINT, BOOLEAN, DOUBLE, NULL, TIMESTAMP, VARCHAR, Kind, Type, common_type
-
-if TYPE_CHECKING:
-    from kasen.errors import QueryError
 
 _BINARY: dict[type[exp.Expr], str] = {
     exp.Add: "+",
@@ -102,10 +99,18 @@ class ExprBinder:
 
     def bind(self, node: exp.Expr) -> Expr:
         """The expression with its type."""
-        bound = self._bind(node)
-        if self.groups is not None and bound in self.groups:
-            return GroupKey(bound.type, self.groups.index(bound))
-        return bound
+        key = self._group_key(node)
+        return key if key is not None else self._bind(node)
+
+    def _group_key(self, node: exp.Expr) -> Expr | None:
+        """The GROUP BY expression that this is, if it is one: GROUP BY a % 2 makes a % 2 known, not a."""
+        if not self.groups:
+            return None
+        try:
+            plain = ExprBinder(self.scope).bind(node)
+        except QueryError:
+            return None
+        return GroupKey(plain.type, self.groups.index(plain)) if plain in self.groups else None
 
     def condition(self, node: exp.Expr) -> Expr:
         """An expression that must be BOOLEAN, such as WHERE's."""
@@ -139,7 +144,7 @@ class ExprBinder:
         if not node.table and node.name.lower() in self.aliases:
             return self._bind(self.aliases[node.name.lower()])
         column = self.scope.column(node)
-        if self.groups is None or column in self.groups or column.outer:
+        if self.groups is None or column.outer:
             return column
         end = self._as_window_end(column)
         if end is None:
@@ -185,6 +190,9 @@ class ExprBinder:
             fault = "a comparison with ALL or ANY can only stand in WHERE, joined by AND"
             raise self.error(fault, node)
         left, right = self.bind(node.this), self.bind(node.expression)
+        if node.args.get("negate"):
+            # sqlglot keeps the NOT of NOT LIKE inside the node.
+            return Call(BOOLEAN, "not", (self.call(op, (left, right), node),))
         if op in ("+", "-") and TIMESTAMP in (left.type, right.type):
             return self._time_arithmetic(op, left, right, node)
         return self.call(op, (left, right), node)

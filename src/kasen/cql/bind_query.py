@@ -30,13 +30,9 @@ from kasen.cql.bound import (
 )
 from kasen.cql.expr import Column, Expr
 from kasen.cql.names import output_names
-from kasen.cql.scope import Item, Scope, suggest
+from kasen.cql.scope import Item, Scope, UnknownSchema, suggest
 from kasen.cql.statements import Text
 from kasen.types import VARCHAR, Field, Schema, Type, common_type
-
-
-class UnknownSchema(Exception):
-    """Raised while the schemas of mutually recursive queries are still being found."""
 
 
 class Catalog(Protocol):
@@ -340,11 +336,15 @@ class QueryBinder:
         for item in projections:
             if isinstance(item, exp.Star):
                 self._refuse_star_options(item)
+                if any(each.unknown for each in scope.items):
+                    raise UnknownSchema
                 targets = list(enumerate(scope.items))
             elif isinstance(item, exp.Column) and isinstance(item.this, exp.Star):
                 self._refuse_star_options(item.this)
                 wanted = item.table.lower()
                 targets = [pair for pair in enumerate(scope.items) if pair[1].alias.lower() == wanted]
+                if any(each.unknown for _, each in targets):
+                    raise UnknownSchema
                 if not targets:
                     raise self.text.error(f"no {item.table!r} in FROM", item)
             else:
@@ -434,7 +434,12 @@ class QueryBinder:
         input_ = self.catalog.input(name)
         if input_ is not None:
             return self._over_input(node, alias, input_)
-        query = self.catalog.query(name)
+        try:
+            query = self.catalog.query(name)
+        except UnknownSchema:
+            if not self.infer:
+                raise
+            return Item(Source(alias, name, None, Schema(())), unknown=True)
         if query is None:
             remedy = suggest(name, self.catalog.names(), "registered are")
             raise self.text.error(f"unknown stream or query {name!r}", node.this, remedy)

@@ -14,6 +14,10 @@ from kasen.cql.statements import Text
 from kasen.types import Schema, Type
 
 
+class UnknownSchema(Exception):
+    """Raised while the schemas of mutually recursive queries are still being found."""
+
+
 @dataclass(frozen=True, slots=True)
 class Item:
     """A FROM item as names see it.
@@ -25,6 +29,8 @@ class Item:
     source: Source
     hidden: int = 0
     timestamp: int | None = None
+    #: While the schemas of a loop are being found: this item's columns are not known yet.
+    unknown: bool = False
 
     @property
     def alias(self) -> str:
@@ -57,6 +63,8 @@ class Scope:
         found = self._find(node, 0)
         if found is None and self.parent is not None:
             found = self.parent._find(node, 1)
+        if found is None and any(item.unknown for item in self.items):
+            raise UnknownSchema(node.name)
         if found is None:
             raise self._unknown(node)
         return found

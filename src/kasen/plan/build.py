@@ -265,7 +265,7 @@ class _Block:
     def _check_bounds(self, bounds: dict[bool, AggregateCall]) -> None:
         if bounds and not self.select.group_by and len(self.select.sources) > 1:
             raise QueryError(
-                "window_start() and window_end() without GROUP BY need the SLIDE window as the only FROM item",
+                "window_start() and window_end() without GROUP BY need their window as the only FROM item",
                 remedy="aggregate the window in a query of its own and join with that",
             )
 

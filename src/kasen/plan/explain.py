@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass, field
 
-from kasen.cql.bound import App, Now, PartitionRows, Range, Rows, Slide, Unbounded, Window
+from kasen.cql.bound import App, Input, Now, PartitionRows, Range, Rows, Slide, Tick, Unbounded, Window
+from kasen.cql.expr import Aggregate, Expr
 from kasen.cql.loops import show as show_loop
 from kasen.plan import logical
 from kasen.plan.build import build
@@ -20,9 +22,9 @@ _STATELESS = (logical.Scan, logical.Ref, logical.Filter, logical.Project)
 def explain(app: App) -> str:
     """The whole app: inputs, then each query's plan, then its loops."""
     plans = {name: rewrite(node) for name, node in build(app).items()}
-    shared = _shared(plans)
+    printer = _Printer(app.time, _shared(plans))
     blocks = [_inputs(app)]
-    blocks += [_query(app, name, plan, shared) for name, plan in plans.items()]
+    blocks += [printer.query(name, plan) for name, plan in plans.items()]
     if app.loops:
         blocks.append(_loops(app))
     if app.warnings:
@@ -31,60 +33,78 @@ def explain(app: App) -> str:
 
 
 def _shared(plans: dict[str, Node]) -> dict[Node, int]:
-    """The sub-plans that stand in more than one place, numbered."""
-    counts: Counter[Node] = Counter()
+    """The sub-plans that stand in several places and are computed once, numbered; the largest only.
+
+    A scan is always shared, so it says nothing.
+    """
+    counts = Counter(node for plan in plans.values() for node in logical.walk(plan))
+    found: dict[Node, int] = {}
+
+    def visit(node: Node) -> None:
+        if counts[node] > 1 and not isinstance(node, logical.Scan | logical.Ref):
+            found.setdefault(node, len(found) + 1)
+            return
+        for child in node.children:
+            visit(child)
+
     for plan in plans.values():
-        counts.update(set(logical.walk(plan)))
-    within = Counter(node for plan in plans.values() for node in logical.walk(plan))
-    found = [
-        node for node in within if max(counts[node], within[node]) > 1 and not isinstance(node, logical.Ref)
-    ]
-    return {node: number for number, node in enumerate(found, 1)}
+        visit(plan)
+    return found
 
 
 def _inputs(app: App) -> str:
     lines = [f"time: {app.time}"]
     for one in app.inputs:
         kind = "relation" if one.is_relation else "stream"
-        if one.is_static:
-            order = "static table, holds from the beginning"
-        else:
-            by = one.schema[one.timestamp].name if one.timestamp is not None else "arrival"
-            order = f"by {by}, then position in the source" + (
-                ", every tuple an instant" if one.tick.value == "TUPLE" else ""
-            )
-        lines.append(f"{kind} {one.name} {one.schema} from {one.connector.format}: {order}")
+        lines.append(f"{kind} {one.name} {one.schema} from {one.connector.format}: {_order(one)}")
     return "\n".join(lines)
 
 
-def _query(app: App, name: str, plan: Node, shared: dict[Node, int]) -> str:
-    kind = "stream" if plan.is_stream else "relation"
-    lines = [f"query {name}: {kind} {plan.schema}"]
-    _tree(app, plan, shared, "  ", "  ", lines)
-    return "\n".join(lines)
+def _order(one: Input) -> str:
+    """How the input's tuples are ordered."""
+    if one.is_static:
+        return "static table, holds from the beginning"
+    by = one.schema[one.timestamp].name if one.timestamp is not None else "arrival"
+    ticks = ", every tuple an instant" if one.tick is Tick.TUPLE else ""
+    return f"by {by}, then position in the source{ticks}"
 
 
-def _tree(app: App, node: Node, shared: dict[Node, int], lead: str, indent: str, lines: list[str]) -> None:
-    label = describe(node, app.time)
-    notes = []
-    if node in shared:
-        notes.append(f"shared #{shared[node]}")
-    if not isinstance(node, _STATELESS):
-        notes.append(f"shard: {sharding(node)}")
-        notes.append(f"state: {state(node, app.time)}")
-    if isinstance(node, logical.Streamify) and not node.needs_deletions:
-        notes.append("no deletions")
-    lines.append(f"{lead}{label}" + (f"   -- {'; '.join(notes)}" if notes else ""))
-    for position, child in enumerate(node.children):
-        last = position == len(node.children) - 1
-        _tree(
-            app,
-            child,
-            shared,
-            indent + ("└─ " if last else "├─ "),
-            indent + ("   " if last else "│  "),
-            lines,
-        )
+@dataclass(slots=True)
+class _Printer:
+    """Prints plans as trees; a shared sub-plan is printed where it is met first."""
+
+    time: Type
+    shared: dict[Node, int]
+    printed: set[Node] = field(default_factory=set)
+
+    def query(self, name: str, plan: Node) -> str:
+        kind = "stream" if plan.is_stream else "relation"
+        lines = [f"query {name}: {kind} {plan.schema}"]
+        self._tree(plan, "  ", "  ", lines)
+        return "\n".join(lines)
+
+    def _tree(self, node: Node, lead: str, indent: str, lines: list[str]) -> None:
+        again = node in self.printed
+        notes = self._notes(node, again)
+        lines.append(f"{lead}{describe(node, self.time)}" + (f"   -- {'; '.join(notes)}" if notes else ""))
+        if again:
+            return
+        if node in self.shared:
+            self.printed.add(node)
+        for position, child in enumerate(node.children):
+            last = position == len(node.children) - 1
+            deeper = indent + ("   " if last else "│  ")
+            self._tree(child, indent + ("└─ " if last else "├─ "), deeper, lines)
+
+    def _notes(self, node: Node, again: bool) -> list[str]:
+        if again:
+            return [f"shared #{self.shared[node]}, see above"]
+        notes = [f"shared #{self.shared[node]}"] if node in self.shared else []
+        if not isinstance(node, _STATELESS):
+            notes += [f"shard: {sharding(node)}", f"state: {state(node, self.time)}"]
+        if isinstance(node, logical.Streamify) and not node.needs_deletions:
+            notes.append("no deletions")
+        return notes
 
 
 def describe(node: Node, time: Type) -> str:
@@ -117,7 +137,8 @@ def describe(node: Node, time: Type) -> str:
             where = f" WHERE {show(condition)}" if condition is not None else ""
             return f"PaneAggregate pane {show_length(pane, time)}{where} {_grouping(keys, calls)}"
         case logical.WindowCombine(window=window, aggregates=calls):
-            return f"WindowCombine {show_window(window, time)} {', '.join(show_aggregate(each) for each in calls)}"
+            values = ", ".join(show_aggregate(each) for each in calls)
+            return f"WindowCombine {show_window(window, time)} {values}"
         case logical.Distinct():
             return "Distinct"
         case logical.SetOp(kind=kind, all=all_):
@@ -130,10 +151,7 @@ def describe(node: Node, time: Type) -> str:
     raise AssertionError(f"no description for {type(node).__name__}")
 
 
-def _item(item: object, name: str) -> str:
-    from kasen.cql.expr import Expr
-
-    assert isinstance(item, Expr)
+def _item(item: Expr, name: str) -> str:
     text = show(item)
     return text if text == name or text.endswith(f".{name}") else f"{text} AS {name}"
 
@@ -150,24 +168,16 @@ def _join(node: logical.InnerJoin | logical.WindowJoin, time: Type) -> str:
     return text + (f" hint {node.hint}" if node.hint else "")
 
 
-def _condition(keys: tuple[tuple[object, object], ...], residual: object) -> str:
-    from kasen.cql.expr import Expr
-
-    parts = []
-    for left, right in keys:
-        assert isinstance(left, Expr)
-        assert isinstance(right, Expr)
-        parts.append(f"{show(left)} = {show(right)}")
-    if isinstance(residual, Expr):
+def _condition(keys: tuple[tuple[Expr, Expr], ...], residual: Expr | None) -> str:
+    parts = [f"{show(left)} = {show(right)}" for left, right in keys]
+    if residual is not None:
         parts.append(show(residual))
     return " AND ".join(parts)
 
 
-def _grouping(keys: tuple[object, ...], calls: tuple[object, ...]) -> str:
-    from kasen.cql.expr import Aggregate, Expr
-
-    aggregates = ", ".join(show_aggregate(call) for call in calls if isinstance(call, Aggregate))
-    names = ", ".join(show(key) for key in keys if isinstance(key, Expr))
+def _grouping(keys: tuple[Expr, ...], calls: tuple[Aggregate, ...]) -> str:
+    aggregates = ", ".join(show_aggregate(call) for call in calls)
+    names = ", ".join(show(key) for key in keys)
     return " ".join(part for part in (aggregates, f"by {names}" if names else "") if part)
 
 

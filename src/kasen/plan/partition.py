@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kasen.cql.bound import PartitionRows
-from kasen.cql.expr import Expr
+from kasen.cql.expr import Column, Expr
 from kasen.plan.exprs import show
 from kasen.plan.logical import (
     Aggregate,
@@ -63,7 +63,7 @@ def sharding(node: Node) -> Sharding:
         case WindowNode(window=PartitionRows(keys=keys)):
             return _by_columns(node.child, keys)
         case WindowNode():
-            # RANGE and SLIDE look at each tuple's own time; ROWS at its ordinal, which the epoch's clock gives.
+            # RANGE and SLIDE look at a tuple's own time; ROWS at its ordinal, which the epoch's clock gives.
             return ANY
         case Aggregate(keys=keys) | WindowAggregate(keys=keys):
             return _by_keys(keys)
@@ -91,8 +91,6 @@ def _by_columns(child: Node, columns: tuple[int, ...]) -> Sharding:
 
 
 def _column(node: Node, index: int) -> Expr:
-    from kasen.cql.expr import Column
-
     field = node.schema[index]
     return Column(field.type, 0, index, field.name)
 

@@ -48,8 +48,7 @@ def _push(node: Node, conditions: tuple[Expr, ...], under_rstream: bool) -> Node
         case Distinct():
             return Distinct(node.schema, _push(node.child, conditions, under_rstream))
         case SetOp():
-            sides = (_push(side, conditions, under_rstream) for side in node.children)
-            return SetOp(node.schema, *sides, node.kind, node.all)
+            return node.with_children(tuple(_push(side, conditions, under_rstream) for side in node.children))
         case SemiJoin():
             left = _push(node.left, conditions, under_rstream)
             return node.with_children((left, _push(node.right, (), under_rstream)))
