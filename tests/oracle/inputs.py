@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
@@ -195,7 +195,7 @@ def _only(type_: Type, kind: Kind, value: Value) -> Value:
 
 def _number(cell: int | float | Decimal, type_: Type) -> Value:
     if type_.kind is Kind.DOUBLE:
-        return values.canonical(float(cell))
+        return values.canonical(float(str(cell)))
     exact = Decimal(cell)
     if type_.kind is Kind.DECIMAL:
         return values.decimal(exact, type_)
@@ -213,29 +213,21 @@ def _given_records(rows: Iterable[Mapping[str, object]]) -> Iterator[Record]:
 
 
 def _file_records(one: Input, base: Path) -> Iterator[Record]:
-    readers: dict[str, Callable[[Input, Path], Iterator[Record]]] = {
-        "csv": _csv,
-        "json": _json,
-        "parquet": _parquet,
-    }
     path = base / one.connector.option("path")
-    if one.connector.format not in readers:
+    if one.connector.format not in _READERS:
         raise DataError(f"the oracle cannot read {one.connector.format!r}")
     if not path.is_file():
         raise DataError(f"{one.name}: no file {path}")
-    return readers[one.connector.format](one, path)
-
-
-def _need_columns(one: Input, have: Sequence[str]) -> None:
-    missing = [column.name for column in one.schema if column.name.lower() not in have]
+    have = _COLUMNS[one.connector.format](path)
+    missing = [column.name for column in one.schema if have is not None and column.name.lower() not in have]
     if missing:
         raise DataError(f"{one.name}: the source has no column {', '.join(missing)}")
+    return _READERS[one.connector.format](path)
 
 
-def _csv(one: Input, path: Path) -> Iterator[Record]:
+def _csv(path: Path) -> Iterator[Record]:
     """csv with a header; an empty unquoted field is NULL, a quoted one the empty string."""
     header, rows = _csv_rows(path)
-    _need_columns(one, header)
     for row in rows:
         fits = len(row.fields) == len(header)
         fault = "" if fits else f"{BAD_ROW}: {len(row.fields)} fields, not {len(header)}"
@@ -247,7 +239,7 @@ def _csv_rows(path: Path) -> tuple[list[str], list[CsvRow]]:
     return [(name or "").strip().lower() for name in header.fields], rows
 
 
-def _json(one: Input, path: Path) -> Iterator[Record]:
+def _json(path: Path) -> Iterator[Record]:
     """One object a line; a missing key is NULL."""
     for line, raw in enumerate(path.read_text(encoding="utf-8").split("\n"), 1):
         if not raw.strip():
@@ -262,9 +254,8 @@ def _json(one: Input, path: Path) -> Iterator[Record]:
             yield Record(line, raw, {}, f"{BAD_ROW}: not a JSON object")
 
 
-def _parquet(one: Input, path: Path) -> Iterator[Record]:
+def _parquet(path: Path) -> Iterator[Record]:
     table = pq.read_table(path)
-    _need_columns(one, [name.lower() for name in table.column_names])
     columns = {name.lower(): _plain(table.column(name)) for name in table.column_names}
     for index in range(table.num_rows):
         cells = {name: column[index] for name, column in columns.items()}
@@ -278,6 +269,15 @@ def _plain(column: pa.ChunkedArray) -> list[object]:
     return list(column.to_pylist())
 
 
+_READERS: dict[str, Callable[[Path], Iterator[Record]]] = {"csv": _csv, "json": _json, "parquet": _parquet}
+# The columns that a source has; None where each row may have others.
+_COLUMNS: dict[str, Callable[[Path], list[str] | None]] = {
+    "csv": lambda path: _csv_rows(path)[0],
+    "json": lambda _: None,
+    "parquet": lambda path: [name.lower() for name in pq.read_schema(path).names],
+}
+
+
 # ---------------------------------------------------------------- telling the time's type
 
 
@@ -286,21 +286,19 @@ def sniffer(base: Path) -> Callable[[Connector, str], Type | None]:
 
     def sniff(connector: Connector, column: str) -> Type | None:
         path = base / connector.option("path")
-        if connector.format == "csv" and path.is_file():
-            header, rows = _csv_rows(path)
-            cells: list[object] = [
-                dict(zip(header, row.fields, strict=False)).get(column.lower()) for row in rows
-            ]
-        elif connector.format == "json" and path.is_file():
-            lines = path.read_text(encoding="utf-8").splitlines()
-            cells = [json.loads(line).get(column) for line in lines if line.startswith("{")]
-        else:
+        if connector.format not in _READERS or not path.is_file():
             return None
-        for cell in cells:
-            if isinstance(cell, int) or (isinstance(cell, str) and cell.strip().lstrip("+-").isdigit()):
-                return BIGINT
+        for record in _READERS[connector.format](path):
+            cell = record.cells.get(column.lower())
             if cell is not None:
-                return TIMESTAMP
+                return BIGINT if _is_whole(cell) else TIMESTAMP
         return None
 
     return sniff
+
+
+def _is_whole(cell: object) -> bool:
+    try:
+        return convert(cell, BIGINT) is not None
+    except ValueError:
+        return False

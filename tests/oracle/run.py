@@ -26,6 +26,9 @@ from tests.oracle.relations import (
 from tests.oracle.sql import statement
 from tests.oracle.values import Row, bag_difference, order_key
 
+# More instants than this after the end, and a flush is taken to be endless.
+MOST_FLUSHED = 20_000
+
 # ts, seq, tick, diff, and the query's columns.
 OutputRow = tuple[Value, ...]
 
@@ -70,6 +73,7 @@ class Run:
         self.outputs: dict[str, list[OutputRow]] = {}
         self.beginning, self.end = beginning_and_end(app, inputs)
         self.flush = app.setting("flush") == "true"
+        self.flushed = 0
         self.max_ticks = int(app.setting("max_ticks", "10000"))
         self._inputs: dict[str, InputStream | OutsideRelation] = {}
         self._queries: dict[str, DerivedStream | Evaluated] = {}
@@ -180,6 +184,10 @@ class Run:
         """One instant: what arrives, then every query, then what delayed queries send into the future."""
         if now.tick > self.max_ticks:
             raise ResourceError(f"more than {self.max_ticks} ticks at {now}")
+        if now.ts > self.end:
+            self.flushed += 1
+        if self.flushed > MOST_FLUSHED:
+            raise ResourceError("the flush finds no end: RSTREAM[d] keeps filling a window")
         self.instants.append(now)
         for one in self._inputs.values():
             one.update(now)

@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import ROUND_DOWN, ROUND_HALF_UP, Context, Decimal
 
 from kasen.cql.expr import Value
-from kasen.types import Kind, Type
+from kasen.types import MAX_DECIMAL_DIGITS, Kind, Type
 
 Row = tuple[Value, ...]
 Key = tuple[tuple[object, ...], ...]
@@ -72,7 +72,7 @@ def integer(value: int, type_: Type) -> int:
 
 def decimal(value: Decimal, type_: Type) -> Decimal:
     """DECIMAL(p, s): rounded half away from zero to s digits; at most p digits in all."""
-    _need(value.is_finite())
+    _need(value.is_finite() and value.adjusted() < MAX_DECIMAL_DIGITS)
     rounded = value.quantize(Decimal(1).scaleb(-type_.scale), ROUND_HALF_UP, EXACT)
     _need(abs(rounded).scaleb(type_.scale, EXACT) < 10**type_.precision)
     return abs(rounded) if rounded == 0 else rounded
@@ -102,6 +102,7 @@ def timestamp_text(micros: int) -> str:
 
 def text(value: Value, type_: Type) -> str:
     """A value as a csv cell: NULL is empty, the empty string is '""'."""
+    value = canonical(value)
     if value is None:
         return ""
     if type_.kind is Kind.TIMESTAMP and isinstance(value, int):
