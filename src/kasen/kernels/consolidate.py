@@ -18,15 +18,16 @@ def _hash_row(data: I64, row: int) -> int:
     for column in range(data.shape[0]):
         mixed = (mixed ^ np.uint64(data[column, row])) * np.uint64(0x9E3779B97F4A7C15)
         mixed ^= mixed >> np.uint64(32)
-    return np.int64(mixed >> np.uint64(1))
+    return int(mixed >> np.uint64(1))
 
 
 @njit("boolean(int64[:, ::1], int64, int64)", cache=True, nogil=True)
 def _equal_rows(data: I64, one: int, other: int) -> bool:
-    for column in range(data.shape[0]):  # noqa: SIM110 (a loop is what compiles)
-        if data[column, one] != data[column, other]:
-            return False
-    return True
+    width = len(data)
+    column = 0
+    while column < width and data[column, one] == data[column, other]:
+        column += 1
+    return column == width
 
 
 @njit("UniTuple(int64[::1], 2)(int64[::1], int64[::1], int64[::1], int64[:, ::1])", cache=True, nogil=True)
