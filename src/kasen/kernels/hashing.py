@@ -7,10 +7,11 @@ The hashes are the same on every machine and in every run.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
+import numpy.typing as npt
 from numba import njit
+
+I64 = npt.NDArray[np.int64]
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 FIRST = np.uint64(0xBF58476D1CE4E5B9)
@@ -18,7 +19,7 @@ SECOND = np.uint64(0x94D049BB133111EB)
 
 
 @njit("uint64(uint64, int64)", cache=True, nogil=True)
-def mix(state: Any, word: Any) -> Any:
+def mix(state: np.uint64, word: int) -> np.uint64:
     """The hash of a sequence that ends in `word`, from the hash of what came before it."""
     z = (state ^ np.uint64(word)) + GOLDEN
     z = (z ^ (z >> np.uint64(30))) * FIRST
@@ -27,7 +28,7 @@ def mix(state: Any, word: Any) -> Any:
 
 
 @njit("uint64(int64[:, ::1], int64[::1], int64)", cache=True, nogil=True)
-def hash_key(data: Any, columns: Any, row: Any) -> Any:
+def hash_key(data: I64, columns: I64, row: int) -> np.uint64:
     """The hash of one row's given columns; of no columns, always the same.
 
     `data` is [words, rows] as in a batch. Values of NULLs are 0, so where a NULL and a 0 must differ,
@@ -40,7 +41,7 @@ def hash_key(data: Any, columns: Any, row: Any) -> Any:
 
 
 @njit("uint64(int64[:, ::1], int64)", cache=True, nogil=True)
-def hash_row(data: Any, row: Any) -> Any:
+def hash_row(data: I64, row: int) -> np.uint64:
     """The hash of all words of one row, the NULL word among them."""
     state = GOLDEN
     for word in range(data.shape[0]):
@@ -49,7 +50,7 @@ def hash_row(data: Any, row: Any) -> Any:
 
 
 @njit("uint64[::1](int64[:, ::1], int64[::1], int64)", cache=True, nogil=True)
-def hash_columns(data: Any, columns: Any, n: Any) -> Any:
+def hash_columns(data: I64, columns: I64, n: int) -> npt.NDArray[np.uint64]:
     """hash_key of the first n rows."""
     hashes = np.full(n, GOLDEN, np.uint64)
     for k in range(len(columns)):
