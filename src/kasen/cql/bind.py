@@ -20,7 +20,8 @@ from kasen.cql.bound import App, Input, Query, RegisteredQuery, Tick
 from kasen.cql.loops import find_loops, insert_delays, non_monotone_parts, show
 from kasen.cql.scope import UnknownSchema, suggest
 from kasen.cql.settings import check_setting
-from kasen.cql.statements import Text, parse, render
+from kasen.cql.statements import parse, render
+from kasen.cql.text import Text
 from kasen.cql.warnings import unbounded_state
 from kasen.types import BIGINT, TIMESTAMP, Connector, Field, Schema, Type
 

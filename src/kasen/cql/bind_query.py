@@ -31,7 +31,7 @@ from kasen.cql.bound import (
 from kasen.cql.expr import Column, Expr
 from kasen.cql.names import output_names
 from kasen.cql.scope import Item, Scope, UnknownSchema, suggest
-from kasen.cql.statements import Text
+from kasen.cql.text import Text
 from kasen.types import VARCHAR, Field, Schema, Type, common_type
 
 

@@ -7,7 +7,7 @@ from sqlglot import exp
 from kasen.cql import literals, nodes
 from kasen.cql.bound import Now, PartitionRows, Range, Rows, Slide, Unbounded, Window
 from kasen.cql.scope import suggest
-from kasen.cql.statements import Text
+from kasen.cql.text import Text
 from kasen.types import Schema, Type
 
 _MAX_ROWS = 2**31 - 1

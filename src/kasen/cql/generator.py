@@ -37,13 +37,17 @@ def _duration(gen: Generator, node: nodes.Duration) -> str:
 
 
 def _streamify(gen: Generator, node: nodes.Streamify) -> str:
+    text = f"{_stream_head(gen, node)}({gen.sql(node, 'this')}){gen.sql(node, 'delay')}"
+    return gen.prepend_ctes(node, text)
+
+
+def _stream_head(gen: Generator, node: nodes.Streamify | nodes.StreamItems) -> str:
     every = gen.sql(node, "every")
-    head = node.args["kind"] + (f"[{every}]" if every else "")
-    return f"{head}({gen.sql(node, 'this')}){gen.sql(node, 'delay')}"
+    return f"{node.args['kind']}[{every}]" if every else str(node.args["kind"])
 
 
 def _stream_items(gen: Generator, node: nodes.StreamItems) -> str:
-    return f"{node.args['kind']}({gen.expressions(node, flat=True)})"
+    return f"{_stream_head(gen, node)}({gen.expressions(node, flat=True)})"
 
 
 def _delay_spec(gen: Generator, node: nodes.DelaySpec) -> str:

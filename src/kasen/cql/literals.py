@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from kasen.cql import nodes
 from kasen.cql.expr import Literal, Value
-from kasen.cql.statements import Text
+from kasen.cql.text import Text
 from kasen.types import (
     BIGINT,
     BOOLEAN,

@@ -34,13 +34,19 @@ class FromItem(exp.Expression):
 class Streamify(exp.Expression):
     """ISTREAM(query), DSTREAM(query), RSTREAM[every](query), each with an optional <delay>."""
 
-    arg_types: ClassVar[dict[str, bool]] = {"kind": True, "this": True, "every": False, "delay": False}
+    arg_types: ClassVar[dict[str, bool]] = {
+        "kind": True,
+        "this": True,
+        "every": False,
+        "delay": False,
+        "with_": False,
+    }
 
 
 class StreamItems(exp.Expression):
     """The SELECT list of `SELECT ISTREAM(a, b) FROM ...`: the same as ISTREAM(SELECT a, b FROM ...)."""
 
-    arg_types: ClassVar[dict[str, bool]] = {"kind": True, "expressions": True}
+    arg_types: ClassVar[dict[str, bool]] = {"kind": True, "expressions": True, "every": False}
 
 
 class DelaySpec(exp.Expression):
@@ -133,12 +139,16 @@ def canonical_unit(word: str) -> str | None:
 
 
 def start_of(node: Any) -> int | None:
-    """The offset in the text at which a node's leftmost positioned part starts, or None."""
+    """The offset in the text at which a node starts, or None if it stands nowhere."""
+    if "start" in node.meta:
+        return int(node.meta["start"])
     starts = [part.meta["start"] for part in node.walk() if "start" in part.meta]
     return min(starts, default=None)
 
 
 def end_of(node: Any) -> int | None:
-    """The offset of the last character of a node's rightmost positioned part, or None."""
+    """The offset of a node's last character, or None if it stands nowhere."""
+    if "end" in node.meta:
+        return int(node.meta["end"])
     ends = [part.meta["end"] for part in node.walk() if "end" in part.meta]
     return max(ends, default=None)

@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from kasen.cql.bound import Slide, Source
 from kasen.cql.expr import Column
-from kasen.cql.statements import Text
+from kasen.cql.text import Text
 from kasen.types import Schema, Type
 
 

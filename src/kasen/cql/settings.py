@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from kasen.cql.scope import suggest
-from kasen.cql.statements import Text
+from kasen.cql.text import Text
 
 _CHOICES: dict[str, tuple[str, ...]] = {
     "recursion": ("error", "insert"),

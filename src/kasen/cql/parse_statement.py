@@ -1,0 +1,158 @@
+"""Parsing of statements: REGISTER, REPLACE, DROP, SET.
+
+A semicolon ends a statement; before REGISTER it may be left out, as the published apps do.
+"""
+
+from __future__ import annotations
+
+import difflib
+from typing import Any
+
+from sqlglot import exp
+from sqlglot.tokenizer_core import TokenType
+
+from kasen.cql import nodes
+from kasen.cql.cursor import Cursor, spanned
+from kasen.cql.parse_expr import comma_list
+from kasen.cql.parse_query import parse_query
+from kasen.cql.parse_type import data_type, duration
+from kasen.cql.words import FOREIGN_STATEMENTS
+
+_VERBS = ("REGISTER", "REPLACE", "DROP", "SET")
+_STATEMENTS = "REGISTER STREAM|RELATION|QUERY, REPLACE QUERY, DROP QUERY or SET"
+
+
+def parse_statements(c: Cursor) -> list[nodes.Statement]:
+    """All statements of a text."""
+    statements: list[nodes.Statement] = []
+    while not c.at(TokenType.SENTINEL):
+        if not c.accept_type(TokenType.SEMICOLON):
+            statements.append(_statement(c))
+            if not c.at_end and c.word != "REGISTER":
+                remedy = "end the statement before it with ;" if c.word in _VERBS else ""
+                raise c.fail("the end of the statement", remedy)
+    return statements
+
+
+def _statement(c: Cursor) -> nodes.Statement:
+    if c.accept("REGISTER"):
+        if c.word in ("STREAM", "RELATION"):
+            return _register_input(c, c.take().text.upper())
+        c.expect("QUERY", "STREAM, RELATION or QUERY after REGISTER")
+        return _register_query(c, replace=False)
+    if c.accept("REPLACE"):
+        c.expect("QUERY", "QUERY after REPLACE", "only queries can be replaced")
+        return _register_query(c, replace=True)
+    if c.accept("DROP"):
+        c.expect("QUERY", "QUERY after DROP", "only queries can be dropped")
+        return nodes.DropQuery(this=c.name("the query's name"))
+    if c.accept("SET"):
+        return _setting(c)
+    raise _no_statement(c)
+
+
+def _no_statement(c: Cursor) -> Exception:
+    remedy = FOREIGN_STATEMENTS.get(c.word, "")
+    if not remedy:
+        near = difflib.get_close_matches(c.word, _VERBS, 1, 0.6)
+        remedy = f"did you mean {near[0]}?" if near else f"write {_STATEMENTS}"
+    return c.error("expected a statement", remedy)
+
+
+# ---------------------------------------------------------------- inputs
+
+
+def _register_input(c: Cursor, kind: str) -> nodes.RegisterInput:
+    what = kind.lower()
+    name = c.name(f"the {what}'s name")
+    c.expect_type(
+        TokenType.L_PAREN, f"the {what}'s columns in parentheses", "such as (id INTEGER, price DOUBLE)"
+    )
+    columns = comma_list(c, lambda: _column(c))
+    c.expect_type(TokenType.R_PAREN, ", or the closing ) of the columns")
+    args: dict[str, Any] = {"kind": kind, "this": name, "columns": columns}
+    while not c.at_end and c.word != "FROM":
+        _input_clause(c, args)
+    if not c.accept("FROM"):
+        raise c.fail("FROM and the format", "such as FROM 'csv' OPTIONS (path 'data.csv')")
+    args["connector"] = _connector(c, "FROM")
+    return nodes.RegisterInput(**args)
+
+
+def _column(c: Cursor) -> exp.Expr:
+    name = c.name("a column's name")
+    return nodes.ColumnSpec(this=name, kind=data_type(c, f"the type of column {name.name!r}"))
+
+
+def _input_clause(c: Cursor, args: dict[str, Any]) -> None:
+    first = c.current
+    value: exp.Expr
+    if c.accept("TIMESTAMP"):
+        c.expect("BY", "BY after TIMESTAMP")
+        clause, value = "timestamp", c.name("the timestamp column")
+    elif c.accept("TICK"):
+        c.expect("BY", "BY after TICK")
+        if c.word not in ("TUPLE", "TIME"):
+            raise c.fail("TUPLE or TIME after TICK BY")
+        token = c.take()
+        clause, value = "tick", spanned(exp.Var(this=token.text.upper()), token)
+    elif c.word in ("SLACK", "IDLE", "RETAIN"):
+        clause = c.take().text.lower()
+        value = duration(c)
+    else:
+        raise c.fail("TIMESTAMP BY, SLACK, IDLE, RETAIN, TICK BY or FROM")
+    if clause in args:
+        raise c.error(f"{clause.upper()} is given twice", "take one of them out", first=first)
+    args[clause] = value
+
+
+# ---------------------------------------------------------------- connectors
+
+
+def _connector(c: Cursor, behind: str) -> exp.Expr:
+    token = c.expect_type(TokenType.STRING, f"a format in quotes after {behind}", "such as 'csv'")
+    form = spanned(exp.Literal.string(token.text), token)
+    options: list[exp.Expr] = []
+    if c.accept("OPTIONS"):
+        c.expect_type(TokenType.L_PAREN, "( after OPTIONS", "such as OPTIONS (path 'data.csv')")
+        options = comma_list(c, lambda: _option(c))
+        c.expect_type(TokenType.R_PAREN, ", or the closing ) of OPTIONS")
+    return nodes.ConnectorSpec(this=form, expressions=options)
+
+
+def _option(c: Cursor) -> exp.Expr:
+    """key 'value'. Keys of Spark's formats have dots: they stand as they are, or in quotes."""
+    first = c.current
+    if c.at(TokenType.STRING):
+        key = exp.Identifier(this=c.take().text, quoted=True)
+    else:
+        key = c.name("an option's name")
+        while c.accept_type(TokenType.DOT):
+            key = exp.Identifier(this=f"{key.name}.{c.name('the rest of the name').name}", quoted=True)
+    spanned(key, first, c.previous)
+    c.accept_type(TokenType.EQ)
+    if c.type not in (TokenType.STRING, TokenType.NUMBER) and c.word not in ("TRUE", "FALSE"):
+        raise c.fail(f"the value of option {key.name!r} in quotes")
+    token = c.take()
+    text = token.text.lower() if token.token_type is TokenType.VAR else token.text
+    return nodes.Option(this=key, value=spanned(exp.Literal.string(text), token))
+
+
+# ---------------------------------------------------------------- queries and settings
+
+
+def _register_query(c: Cursor, replace: bool) -> nodes.RegisterQuery:
+    name = c.name("the query's name")
+    c.accept("AS")
+    query = parse_query(c)
+    connector = _connector(c, "INTO") if c.accept("INTO") else None
+    return nodes.RegisterQuery(this=name, query=query, connector=connector, replace=replace or None)
+
+
+def _setting(c: Cursor) -> nodes.Setting:
+    name = c.name("a setting's name")
+    c.expect_type(TokenType.EQ, f"= after {name.name}", f"write SET {name.name} = value")
+    if c.type not in (TokenType.VAR, TokenType.IDENTIFIER, TokenType.STRING, TokenType.NUMBER):
+        raise c.fail(f"the value of {name.name}")
+    token = c.take()
+    return nodes.Setting(this=name, value=spanned(exp.Literal.string(token.text.lower()), token))
