@@ -6,19 +6,12 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+from kasen.kernels.hashing import hash_row
+
 I64 = npt.NDArray[np.int64]
 
 # Up to this many changes in an instant, comparing all pairs beats a hash table.
 _FEW = 8
-
-
-@njit("int64(int64[:, ::1], int64)", cache=True, nogil=True)
-def _hash_row(data: I64, row: int) -> int:
-    mixed = np.uint64(0)
-    for column in range(data.shape[0]):
-        mixed = (mixed ^ np.uint64(data[column, row])) * np.uint64(0x9E3779B97F4A7C15)
-        mixed ^= mixed >> np.uint64(32)
-    return int(mixed >> np.uint64(1))
 
 
 @njit("boolean(int64[:, ::1], int64, int64)", cache=True, nogil=True)
@@ -66,7 +59,7 @@ def consolidate(ts: I64, sub: I64, diff: I64, data: I64) -> tuple[I64, I64]:
                 table = np.empty(room, np.int64)
             table[:room] = -1
             for i in range(begin, end):
-                slot = _hash_row(data, i) & (room - 1)
+                slot = int(hash_row(data, i)) & (room - 1)
                 while table[slot] >= 0 and not _equal_rows(data, at[table[slot]], i):
                     slot = (slot + 1) & (room - 1)
                 if table[slot] < 0:

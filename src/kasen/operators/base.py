@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
-import numpy as np
 import numpy.typing as npt
 
 from kasen.operators.batch import Batch, Bound
 
 #: An operator's state at rest: named arrays, nothing else, so that it can be written as Arrow or npz.
-State = dict[str, npt.NDArray[np.generic]]
+State = dict[str, npt.NDArray[Any]]
 
 
 class Operator(Protocol):

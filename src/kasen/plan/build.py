@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kasen.cql import bound, expr
 from kasen.cql.bind_query import is_monotone_select
-from kasen.cql.bound import App, JoinKind, Query, Select, Source
+from kasen.cql.bound import App, JoinKind, Query, Select, Source, StreamKind
 from kasen.cql.expr import Aggregate as AggregateCall
 from kasen.cql.expr import Call, Column, Expr, conjunction, conjuncts, walk
-from kasen.errors import QueryError
 from kasen.plan import logical
 from kasen.plan.exprs import rebuild
 from kasen.plan.logical import Node, SemiKind
@@ -30,16 +30,38 @@ class Builder:
                 left, right = self.query(query.left), self.query(query.right)
                 return logical.SetOp(query.schema, left, right, query.kind, query.all)
             case bound.Streamify():
-                child = self.query(query.query)
-                stream: Node = logical.Streamify(query.schema, child, query.kind, query.every)
-                if query.delay is not None:
-                    stream = logical.Delay(query.schema, stream, query.delay, query.inserted)
-                return stream
+                return self._streamify(query)
         raise AssertionError(f"no plan for {type(query).__name__}")
+
+    def _streamify(self, query: bound.Streamify) -> Node:
+        child = self.query(query.query)
+        fires = query.kind is StreamKind.RSTREAM and query.every is None
+        leaves = tuple(dict.fromkeys(self._leaves(child))) if fires else ()
+        stream: Node = logical.Streamify(query.schema, child, query.kind, query.every, leaves)
+        if query.delay is not None:
+            stream = logical.Delay(query.schema, stream, query.delay, query.inserted)
+        return stream
+
+    def _leaves(self, node: Node) -> Iterator[Node]:
+        """The windows and outside relations below a relation, looking through named relations."""
+        match node:
+            case logical.WindowNode(child=child, window=window):
+                yield logical.Touches(Schema(()), child, window)
+            case logical.Scan():
+                yield logical.Touches(Schema(()), node, None)
+            case logical.Ref(name=name):
+                query = self.app.query(name)
+                assert query is not None
+                yield from self._leaves(self.query(query.query))
+            case logical.Reports():
+                pass  # moves with the sliding window it belongs to, which is a leaf itself
+            case _:
+                for child in node.children:
+                    yield from self._leaves(child)
 
     def _select(self, select: Select) -> Node:
         block = _Block(self, select)
-        node = block.from_(select.from_)
+        node = block.with_bounds(block.from_(select.from_), block.bounds_below)
         for part in conjuncts(select.where):
             node = block.where(node, part)
         if select.group_by is None:
@@ -49,16 +71,14 @@ class Builder:
         node = logical.Project(select.schema, node, items)
         return logical.Distinct(select.schema, node) if select.distinct else node
 
-    def source(self, source: Source, bounds: bool) -> Node:
+    def source(self, source: Source) -> Node:
         """A FROM item seen through its window."""
-        node = self._named(source.input) if isinstance(source.input, str) else self.query(source.input)
-        if source.window is None:
-            return node
-        schema = node.schema
-        if bounds:
-            extra = (Field("window_start", self.app.time), Field("window_end", self.app.time))
-            schema = Schema((*schema.fields, *extra))
-        return logical.WindowNode(schema, node, source.window, bounds)
+        node = self.stream(source)
+        return node if source.window is None else logical.WindowNode(node.schema, node, source.window)
+
+    def stream(self, source: Source) -> Node:
+        """What a FROM item's window is put on."""
+        return self._named(source.input) if isinstance(source.input, str) else self.query(source.input)
 
     def _named(self, name: str) -> Node:
         input_ = self.app.input(name)
@@ -73,30 +93,29 @@ class Builder:
 class _Block:
     """Where a SELECT block's columns lie once its FROM items stand side by side."""
 
-    def __init__(self, builder: Builder, select: Select, outer: _Block | None = None) -> None:
+    def __init__(self, builder: Builder, select: Select) -> None:
         self.builder = builder
         self.select = select
-        self.outer = outer
         self.offsets: list[int] = []
-        self.bounded = {part.source for part in self._all_parts() if isinstance(part, expr.WindowBound)}
         width = 0
-        for position, source in enumerate(select.sources):
+        for source in select.sources:
             self.offsets.append(width)
-            width += len(source.schema) + (2 if position in self.bounded else 0)
-        self.width = width
-
-    def _all_parts(self) -> list[Expr]:
-        select = self.select
-        roots = [*select.items, *conjuncts(select.where), *(select.group_by or ())]
-        roots += [arg for call in select.aggregates for arg in call.args]
-        roots += [select.having] if select.having is not None else []
-        return [part for root in roots for part in walk(root)]
+            width += len(source.schema)
+        # The sliding windows whose bounds are read per row, and those read beside aggregates.
+        below = [*conjuncts(select.where), *(select.group_by or ())]
+        below += [arg for call in select.aggregates for arg in call.args]
+        above = [*select.items, *([select.having] if select.having is not None else [])]
+        if select.group_by is None:
+            below, above = [*below, *above], []
+        self.bounds_below = _bound_sources(below)
+        self.bounds_above = _bound_sources(above)
+        self.places = {source: width + 2 * rank for rank, source in enumerate(self.bounds_below)}
 
     # ------------------------------------------------------------ FROM
 
     def from_(self, from_: bound.From) -> Node:
         if isinstance(from_, Source):
-            return self.builder.source(from_, self._position(from_) in self.bounded)
+            return self.builder.source(from_)
         left, right = self.from_(from_.left), self.from_(from_.right)
         schema = side_by_side(left, right)
         on = self._join_condition(from_)
@@ -130,11 +149,21 @@ class _Block:
                 case Column(type_, source, index, _, outer) if not outer:
                     return Column(type_, 0, self.offsets[source] + index, self._name(part))
                 case expr.WindowBound(type_, source, end):
-                    index = self.offsets[source] + len(self.select.sources[source].schema) + end
-                    return Column(type_, 0, index, "window_end" if end else "window_start")
+                    return Column(type_, 0, self.places[source] + end, _bound_name(end))
             return part
 
         return rebuild(whole, leaf)
+
+    def with_bounds(self, node: Node, sources: tuple[int, ...]) -> Node:
+        """The node with the bounds of the given sliding windows as further columns."""
+        for source in sources:
+            item = self.select.sources[source]
+            assert isinstance(item.window, bound.Slide)
+            time = self.builder.app.time
+            schema = Schema((Field("window_start", time), Field("window_end", time)))
+            reports = logical.Reports(schema, self.builder.stream(item), item.window)
+            node = logical.InnerJoin(side_by_side(node, reports), (node, reports), (), None)
+        return node
 
     def _name(self, part: Column) -> str:
         alias = self.select.sources[part.source].alias
@@ -171,8 +200,8 @@ class _Block:
         if not plain or not isinstance(query, Select):
             node = self.builder.query(query)
             return node, tuple(Column(f.type, 0, i, f.name) for i, f in enumerate(node.schema)), ()
-        block = _Block(self.builder, query, self)
-        node = block.from_(query.from_)
+        block = _Block(self.builder, query)
+        node = block.with_bounds(block.from_(query.from_), block.bounds_below)
         correlated = []
         for part in conjuncts(query.where):
             if any(isinstance(leaf, Column) and leaf.outer for leaf in walk(part)):
@@ -225,15 +254,13 @@ class _Block:
             )
             for call in select.aggregates
         ]
-        bounds = self._bound_calls()
-        calls += bounds.values()
-        self._check_bounds(bounds)
         names = [_key_name(key, position) for position, key in enumerate(keys)]
         fields = [Field(name, key.type) for name, key in zip(names, keys, strict=True)]
         fields += [Field(call.function, call.type) for call in calls]
         node = logical.Aggregate(Schema(tuple(fields)), node, keys, tuple(calls))
-        first_bound = len(keys) + len(select.aggregates)
-        places = {end: first_bound + position for position, end in enumerate(bounds)}
+        first_bound = len(node.schema)
+        node = self.with_bounds(node, self.bounds_above)
+        places = {source: first_bound + 2 * rank for rank, source in enumerate(self.bounds_above)}
 
         def leaf(part: Expr) -> Expr:
             match part:
@@ -241,8 +268,8 @@ class _Block:
                     return Column(type_, 0, index, names[index])
                 case expr.AggregateValue(type_, index):
                     return Column(type_, 0, len(keys) + index, select.aggregates[index].function)
-                case expr.WindowBound(type_, _, end):
-                    return Column(type_, 0, places[end], "window_end" if end else "window_start")
+                case expr.WindowBound(type_, source, end):
+                    return Column(type_, 0, places[source] + end, _bound_name(end))
             return part
 
         if select.having is not None:
@@ -252,22 +279,15 @@ class _Block:
             node = filtered if joined is node else _first_columns(filtered, width)
         return self.scalars(node, tuple(rebuild(item, leaf) for item in select.items))
 
-    def _bound_calls(self) -> dict[bool, AggregateCall]:
-        """window_start() and window_end() beside aggregates: every row of the window has the same ones."""
-        roots = [*self.select.items] + ([self.select.having] if self.select.having is not None else [])
-        used = {part for root in roots for part in walk(root) if isinstance(part, expr.WindowBound)}
-        calls: dict[bool, AggregateCall] = {}
-        for part in sorted(used, key=lambda each: each.end):
-            name = "window_end" if part.end else "window_start"
-            calls[part.end] = AggregateCall(name, (self.localise(part),), False, part.type)
-        return calls
 
-    def _check_bounds(self, bounds: dict[bool, AggregateCall]) -> None:
-        if bounds and not self.select.group_by and len(self.select.sources) > 1:
-            raise QueryError(
-                "window_start() and window_end() without GROUP BY need their window as the only FROM item",
-                remedy="aggregate the window in a query of its own and join with that",
-            )
+def _bound_sources(exprs: list[Expr]) -> tuple[int, ...]:
+    """The FROM items whose window_start() or window_end() the expressions read."""
+    parts = (part for whole in exprs for part in walk(whole))
+    return tuple(sorted({part.source for part in parts if isinstance(part, expr.WindowBound)}))
+
+
+def _bound_name(end: bool) -> str:
+    return "window_end" if end else "window_start"
 
 
 def side_by_side(left: Node, right: Node) -> Schema:

@@ -91,8 +91,10 @@ class _Printer:
             return
         if node in self.shared:
             self.printed.add(node)
-        for position, child in enumerate(node.children):
-            last = position == len(node.children) - 1
+        # The instants at which RSTREAM fires follow from the windows shown below it.
+        children = [child for child in node.children if not isinstance(child, logical.Touches)]
+        for position, child in enumerate(children):
+            last = position == len(children) - 1
             deeper = indent + ("   " if last else "│  ")
             self._tree(child, indent + ("└─ " if last else "├─ "), deeper, lines)
 
@@ -116,6 +118,8 @@ def describe(node: Node, time: Type) -> str:
             return f"Read {name}"
         case logical.WindowNode(window=window):
             return f"Window {show_window(window, time, node.child)}"
+        case logical.Reports(window=window):
+            return f"Reports of {show_window(window, time)}"
         case logical.Filter(condition=condition):
             return f"Filter {show(condition)}"
         case logical.Project(items=items, schema=schema):
@@ -224,6 +228,8 @@ def state(node: Node, time: Type) -> str:
             return "the relation" if kind.value == "RSTREAM" else "none"
         case logical.Delay():
             return "tuples on their way"
+        case logical.Reports():
+            return "times of tuples in the window"
         case logical.SetOp(kind=kind, all=all_) if kind.value == "UNION" and all_:
             return "none"
     return "the relations below it"

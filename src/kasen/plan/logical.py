@@ -93,14 +93,42 @@ class Unary(Node):
 
 @dataclass(frozen=True, slots=True)
 class WindowNode(Unary):
-    """Stream to relation. With `bounds`, the report's start and end are two more columns at the end."""
+    """Stream to relation."""
 
     window: Window
-    bounds: bool = False
 
     @property
     def insert_only(self) -> bool:
         return isinstance(self.window, Unbounded)
+
+
+@dataclass(frozen=True, slots=True)
+class Reports(Unary):
+    """window_start and window_end of a sliding window's latest report: one row, NULLs before the first.
+
+    A relation of its own, joined in where a query asks for the bounds: so they are right for empty
+    reports too, which no row of the window could tell of.
+    """
+
+    window: Slide
+
+    @property
+    def insert_only(self) -> bool:
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class Touches(Unary):
+    """The instants at which a leaf of an RSTREAM gains, loses or reports; no columns.
+
+    `child` is the stream under the leaf's window, or (window None) the outside relation itself.
+    """
+
+    window: Window | None
+
+    @property
+    def is_stream(self) -> bool:
+        return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,10 +325,18 @@ class SetOp(Binary):
 
 @dataclass(frozen=True, slots=True)
 class Streamify(Unary):
-    """Relation to stream."""
+    """Relation to stream. `leaves` are the Touches at which RSTREAM fires, one for each of its leaves."""
 
     kind: StreamKind
     every: int | None = None
+    leaves: tuple[Node, ...] = ()
+
+    @property
+    def children(self) -> tuple[Node, ...]:
+        return (self.child, *self.leaves)
+
+    def with_children(self, children: tuple[Node, ...]) -> Node:
+        return replace(self, child=children[0], leaves=children[1:])
 
     @property
     def is_stream(self) -> bool:

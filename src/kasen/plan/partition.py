@@ -22,10 +22,12 @@ from kasen.plan.logical import (
     PaneAggregate,
     Project,
     Ref,
+    Reports,
     Scan,
     SemiJoin,
     SetOp,
     Streamify,
+    Touches,
     WindowAggregate,
     WindowCombine,
     WindowJoin,
@@ -58,8 +60,10 @@ ANY = Sharding()
 def sharding(node: Node) -> Sharding:
     """The key by which this step alone may be sharded; a different one than its input's is an exchange."""
     match node:
-        case Scan() | Ref() | Filter() | Project() | PaneAggregate() | Delay():
+        case Scan() | Ref() | Filter() | Project() | PaneAggregate() | Delay() | Touches():
             return ANY
+        case Reports():
+            return Sharding(why="the reports are those of the whole stream")
         case WindowNode(window=PartitionRows(keys=keys)):
             return _by_columns(node.child, keys)
         case WindowNode():

@@ -9,7 +9,7 @@ from __future__ import annotations
 from kasen.cql.bound import Slide
 from kasen.cql.expr import Aggregate as AggregateCall
 from kasen.cql.expr import Column, Expr, conjunction, conjuncts
-from kasen.plan.exprs import columns_used, substitute
+from kasen.plan.exprs import substitute
 from kasen.plan.logical import (
     Aggregate,
     Filter,
@@ -21,8 +21,6 @@ from kasen.plan.logical import (
     WindowNode,
     transform,
 )
-
-_BOUNDS = ("window_start", "window_end")
 
 
 def fuse_windows(plan: Node) -> Node:
@@ -43,7 +41,7 @@ def _join(node: InnerJoin) -> Node:
     windows = []
     streams = []
     for child in node.inputs:
-        if not isinstance(child, WindowNode) or child.bounds or isinstance(child.window, Slide):
+        if not isinstance(child, WindowNode) or isinstance(child.window, Slide):
             return node
         windows.append(child.window)
         streams.append(child.child)
@@ -66,19 +64,11 @@ def _aggregate(node: Aggregate) -> Node:
         below = below.child
     if not isinstance(below, WindowNode):
         return node
-    width = len(below.child.schema)
     keys = tuple(substitute(key, columns) for key in node.keys)
     calls = tuple(_substituted(call, columns) for call in node.aggregates)
-    plain = [
-        *keys,
-        *conditions,
-        *(arg for call in calls for arg in call.args if call.function not in _BOUNDS),
-    ]
-    if any(index >= width for each in plain for index in columns_used(each)):
-        return node
     return WindowAggregate(node.schema, below.child, below.window, conjunction(conditions), keys, calls)
 
 
 def _substituted(call: AggregateCall, columns: tuple[Expr, ...]) -> AggregateCall:
-    args = () if call.function in _BOUNDS else tuple(substitute(arg, columns) for arg in call.args)
+    args = tuple(substitute(arg, columns) for arg in call.args)
     return AggregateCall(call.function, args, call.distinct, call.type, call.parameter)

@@ -18,8 +18,10 @@ from kasen.plan.logical import (
     OuterJoin,
     Project,
     Ref,
+    Reports,
     Scan,
     SemiJoin,
+    Touches,
     WindowNode,
     walk,
 )
@@ -50,9 +52,15 @@ def _prune(node: Node, needed: set[int]) -> tuple[Node, Places]:
             return _binary(node, needed)
         case Aggregate():
             return _aggregate(node)
+        case Touches() | Reports():
+            # Only the instants of their input matter.
+            return node.with_children((_narrow(node.child, set())[0],)), _all(node)
     children = tuple(_prune(child, set(range(len(child.schema))))[0] for child in node.children)
-    everything = {index: index for index in range(len(node.schema))}
-    return (node.with_children(children) if children else node), everything
+    return (node.with_children(children) if children else node), _all(node)
+
+
+def _all(node: Node) -> Places:
+    return {index: index for index in range(len(node.schema))}
 
 
 def _project(node: Project, needed: set[int]) -> tuple[Node, Places]:
@@ -66,8 +74,8 @@ def _project(node: Project, needed: set[int]) -> tuple[Node, Places]:
 
 
 def _narrow(node: Node, needed: set[int]) -> tuple[Node, Places]:
-    """A projection of the needed columns, if that drops any (at least one column stays)."""
-    kept = sorted(needed) or [0]
+    """A projection of the needed columns, if that drops any."""
+    kept = sorted(needed)
     if len(kept) == len(node.schema):
         return node, {index: index for index in kept}
     schema = Schema(tuple(node.schema[index] for index in kept))
@@ -82,16 +90,11 @@ def _window(node: WindowNode, needed: set[int]) -> tuple[Node, Places]:
         child, _ = _prune(node.child, set(range(width)))
         return _narrow(node.with_children((child,)), needed)
     keys = set(node.window.keys) if isinstance(node.window, PartitionRows) else set()
-    below, places = _narrow(node.child, {index for index in needed if index < width} | keys)
+    below, places = _narrow(node.child, needed | keys)
     window = node.window
     if isinstance(window, PartitionRows):
         window = PartitionRows(tuple(places[key] for key in window.keys), window.count)
-    fields = below.schema.fields
-    if node.bounds:
-        extra = node.schema.fields[width:]
-        places |= {width + offset: len(fields) + offset for offset in range(len(extra))}
-        fields = (*fields, *extra)
-    return WindowNode(Schema(fields), below, window, node.bounds), places
+    return WindowNode(below.schema, below, window), places
 
 
 def _inner(node: InnerJoin, needed: set[int]) -> tuple[Node, Places]:
@@ -139,7 +142,7 @@ def _aggregate(node: Aggregate) -> tuple[Node, Places]:
     child, places = _prune(node.child, {index for each in exprs for index in columns_used(each)})
     keys = tuple(remap(key, places) for key in node.keys)
     calls = tuple(_remap_call(call, places) for call in node.aggregates)
-    return Aggregate(node.schema, child, keys, calls), {i: i for i in range(len(node.schema))}
+    return Aggregate(node.schema, child, keys, calls), _all(node)
 
 
 def _remap_call(call: AggregateCall, places: Places) -> AggregateCall:

@@ -1,13 +1,12 @@
 """Moves filters towards the sources: less to remember, less to join.
 
-Never below a row window (it counts tuples before they are filtered), nor below a window whose reports
-must be seen: those of window_start()/window_end(), and every window under RSTREAM, which fires when
-a window gains or loses even if the filter lets nothing through.
+Never below a row window: it counts tuples before they are filtered. RSTREAM and window_end() depend on
+tuples that a filter drops, too; they have inputs of their own (Touches, Reports) that no filter reaches.
 """
 
 from __future__ import annotations
 
-from kasen.cql.bound import JoinKind, Now, Range, Slide, StreamKind, Unbounded
+from kasen.cql.bound import JoinKind, Now, Range, Slide, Unbounded
 from kasen.cql.expr import Column, Expr, ScalarQuery, conjunction, conjuncts, walk
 from kasen.plan.exprs import columns_used, substitute
 from kasen.plan.logical import (
@@ -27,34 +26,34 @@ _TRANSPARENT = (Unbounded, Now, Range, Slide)
 
 
 def push_filters(plan: Node) -> Node:
-    return _push(plan, (), under_rstream=False)
+    return _push(plan, ())
 
 
-def _push(node: Node, conditions: tuple[Expr, ...], under_rstream: bool) -> Node:
+def _push(node: Node, conditions: tuple[Expr, ...]) -> Node:
     """The node with `conditions` (over its output) applied as deep as they may go."""
     match node:
         case Filter():
-            return _push(node.child, (*conditions, *conjuncts(node.condition)), under_rstream)
+            return _push(node.child, (*conditions, *conjuncts(node.condition)))
         case Project():
             below = tuple(substitute(part, node.items) for part in conditions)
-            return Project(node.schema, _push(node.child, below, under_rstream), node.items)
-        case WindowNode() if not under_rstream and not node.bounds and isinstance(node.window, _TRANSPARENT):
-            return WindowNode(node.schema, _push(node.child, conditions, False), node.window)
+            return Project(node.schema, _push(node.child, below), node.items)
+        case WindowNode() if isinstance(node.window, _TRANSPARENT):
+            return WindowNode(node.schema, _push(node.child, conditions), node.window)
         case Streamify():
-            fires = node.kind is StreamKind.RSTREAM and node.every is None
-            return _over(node.with_children((_push(node.child, (), fires),)), conditions)
+            inner = (_push(node.child, ()), *node.leaves)
+            return _over(node.with_children(inner), conditions)
         case Aggregate():
-            return _aggregate(node, conditions, under_rstream)
+            return _aggregate(node, conditions)
         case Distinct():
-            return Distinct(node.schema, _push(node.child, conditions, under_rstream))
+            return Distinct(node.schema, _push(node.child, conditions))
         case SetOp():
-            return node.with_children(tuple(_push(side, conditions, under_rstream) for side in node.children))
+            return node.with_children(tuple(_push(side, conditions) for side in node.children))
         case SemiJoin():
-            left = _push(node.left, conditions, under_rstream)
-            return node.with_children((left, _push(node.right, (), under_rstream)))
+            left = _push(node.left, conditions)
+            return node.with_children((left, _push(node.right, ())))
         case OuterJoin():
-            return _outer(node, conditions, under_rstream)
-    children = tuple(_push(child, (), under_rstream) for child in node.children)
+            return _outer(node, conditions)
+    children = tuple(_push(child, ()) for child in node.children)
     return _over(node.with_children(children) if children else node, conditions)
 
 
@@ -63,7 +62,7 @@ def _over(node: Node, conditions: tuple[Expr, ...]) -> Node:
     return node if condition is None else Filter(node.schema, node, condition)
 
 
-def _aggregate(node: Aggregate, conditions: tuple[Expr, ...], under_rstream: bool) -> Node:
+def _aggregate(node: Aggregate, conditions: tuple[Expr, ...]) -> Node:
     """A condition on the keys alone holds for all rows of a group or for none."""
     movable: list[Expr] = []
     kept: list[Expr] = []
@@ -72,7 +71,7 @@ def _aggregate(node: Aggregate, conditions: tuple[Expr, ...], under_rstream: boo
         fit = on_keys and bool(columns_used(part)) and not _has_scalar(part)
         (movable if fit else kept).append(part)
     below = tuple(substitute(part, node.keys) for part in movable)
-    child = _push(node.child, below, under_rstream)
+    child = _push(node.child, below)
     return _over(Aggregate(node.schema, child, node.keys, node.aggregates), tuple(kept))
 
 
@@ -80,7 +79,7 @@ def _has_scalar(expr: Expr) -> bool:
     return any(isinstance(part, ScalarQuery) for part in walk(expr))
 
 
-def _outer(node: OuterJoin, conditions: tuple[Expr, ...], under_rstream: bool) -> Node:
+def _outer(node: OuterJoin, conditions: tuple[Expr, ...]) -> Node:
     """Only the side whose rows are always there can be filtered early."""
     width = len(node.left.schema)
     left: list[Expr] = []
@@ -95,8 +94,8 @@ def _outer(node: OuterJoin, conditions: tuple[Expr, ...], under_rstream: bool) -
         else:
             kept.append(part)
     sides = (
-        _push(node.left, tuple(left), under_rstream),
-        _push(node.right, tuple(right), under_rstream),
+        _push(node.left, tuple(left)),
+        _push(node.right, tuple(right)),
     )
     return _over(node.with_children(sides), tuple(kept))
 

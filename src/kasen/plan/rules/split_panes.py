@@ -12,12 +12,10 @@ from math import gcd
 from kasen.cql.bound import Slide
 from kasen.cql.expr import Aggregate as AggregateCall
 from kasen.plan.logical import Node, PaneAggregate, WindowAggregate, WindowCombine, transform
-from kasen.types import Schema
 
 # Partials of these can be merged. DISTINCT and percentiles need the values themselves.
 _MERGEABLE = frozenset(
     {"count", "sum", "avg", "min", "max", "stddev_samp", "stddev_pop", "var_samp", "var_pop"}
-    | {"window_start", "window_end"}
 )
 
 
@@ -30,17 +28,9 @@ def _rewrite(node: Node) -> Node:
         return node
     if not all(_mergeable(call) for call in node.aggregates):
         return node
-    partial_calls = tuple(call for call in node.aggregates if not call.function.startswith("window_"))
-    width = len(node.keys)
-    calls = [
-        field
-        for field, call in zip(node.schema.fields[width:], node.aggregates, strict=True)
-        if call in partial_calls
-    ]
-    schema = Schema((*node.schema.fields[:width], *calls))
     pane = gcd(node.window.length, node.window.slide)
-    panes = PaneAggregate(schema, node.child, pane, node.condition, node.keys, partial_calls)
-    return WindowCombine(node.schema, panes, node.window, width, node.aggregates)
+    panes = PaneAggregate(node.schema, node.child, pane, node.condition, node.keys, node.aggregates)
+    return WindowCombine(node.schema, panes, node.window, len(node.keys), node.aggregates)
 
 
 def _mergeable(call: AggregateCall) -> bool:

@@ -1,0 +1,85 @@
+"""A queue of tuples in arrival order: what windows and delays remember.
+
+Arrays with room at the end and a moving start; appending and dropping cost a constant per tuple,
+amortised, and steady state allocates nothing.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kasen.operators.base import State
+from kasen.operators.batch import I64, Batch
+
+_LEAST = 64
+
+
+class Fifo:
+    """Tuples with their instants. Positions count from the oldest tuple still held."""
+
+    def __init__(self, columns: int) -> None:
+        self._columns = columns
+        self._start = 0
+        self._end = 0
+        self._instants = np.empty((2, _LEAST), np.int64)
+        self._data = np.empty((columns + 1, _LEAST), np.int64)
+
+    def __len__(self) -> int:
+        return self._end - self._start
+
+    def append(self, batch: Batch) -> None:
+        """Adds the tuples of a batch (its diffs are all +1)."""
+        count = len(batch)
+        if self._end + count > self._data.shape[1]:
+            self._make_room(count)
+        end = self._end + count
+        self._instants[0, self._end : end] = batch.ts
+        self._instants[1, self._end : end] = batch.sub
+        self._data[:, self._end : end] = batch.data
+        self._end = end
+
+    def _make_room(self, count: int) -> None:
+        """Moves the tuples to the front, into larger arrays if they would fill more than half."""
+        live = len(self)
+        capacity = self._data.shape[1]
+        while capacity < 2 * (live + count):
+            capacity *= 2
+        instants = np.empty((2, capacity), np.int64)
+        data = np.empty((self._columns + 1, capacity), np.int64)
+        instants[:, :live] = self._instants[:, self._start : self._end]
+        data[:, :live] = self._data[:, self._start : self._end]
+        self._instants, self._data = instants, data
+        self._start, self._end = 0, live
+
+    @property
+    def ts(self) -> I64:
+        """The tuples' times, oldest first: a view, valid until the next append."""
+        view: I64 = self._instants[0, self._start : self._end]
+        return view
+
+    @property
+    def sub(self) -> I64:
+        view: I64 = self._instants[1, self._start : self._end]
+        return view
+
+    def rows(self, first: int, last: int) -> I64:
+        """A copy of the data of the tuples at positions [first, last)."""
+        copy: I64 = self._data[:, self._start + first : self._start + last].copy()
+        return copy
+
+    def drop(self, count: int) -> None:
+        """Forgets the `count` oldest tuples."""
+        self._start += count
+        if self._start == self._end:
+            self._start = self._end = 0
+
+    def snapshot(self) -> State:
+        return {
+            "instants": self._instants[:, self._start : self._end].copy(),
+            "data": self.rows(0, len(self)),
+        }
+
+    def restore(self, state: State) -> None:
+        instants, data = state["instants"], state["data"]
+        ones = np.ones(instants.shape[1], np.int64)
+        self.append(Batch(instants[0], instants[1], ones, data))

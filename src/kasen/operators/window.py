@@ -1,0 +1,253 @@
+"""Windows whose tuples enter and leave in arrival order: RANGE, NOW, RANGE SLIDE, ROWS, ROWS SLIDE.
+
+Each tuple enters its window's relation at one instant and leaves it at a later one. For time windows both
+follow from the tuple's own time; for row windows, from the arrival of the tuple that fills a slide or
+pushes it out. Either way instants of entering and leaving never go back as tuples arrive, so a
+queue with two marks (entered, left) is all the state there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from kasen.operators.base import State
+from kasen.operators.batch import I64, Batch, Bound, concat, empty
+from kasen.operators.fifo import Fifo
+
+
+class Unbounded:
+    """Every tuple so far: a stream's tuples are the relation's changes."""
+
+    def process(self, inputs: Sequence[Batch], upto: Bound) -> Batch:
+        del upto
+        return inputs[0]
+
+    def next_instant(self) -> Bound | None:
+        return None
+
+    def snapshot(self) -> State:
+        return {}
+
+    def restore(self, state: State) -> None:
+        del state
+
+    def needs_input_since(self) -> Bound | None:
+        return None
+
+
+class Timed:
+    """What RANGE, NOW and RANGE SLIDE have in common. Sub-classes say when a tuple enters and leaves."""
+
+    def __init__(self, columns: int) -> None:
+        self._columns = columns
+        self._held = Fifo(columns)
+        self._entered = 0
+
+    def entering(self, ts: I64, sub: I64) -> tuple[I64, I64]:
+        """The instants at which tuples of these instants enter."""
+        return ts, sub
+
+    def leaving(self, ts: I64, sub: I64) -> tuple[I64, I64]:
+        """The instants at which they leave."""
+        raise NotImplementedError
+
+    def process(self, inputs: Sequence[Batch], upto: Bound) -> Batch:
+        batch = inputs[0]
+        held = self._held
+        if len(batch):
+            held.append(batch)
+        elif not len(held):
+            return batch
+        ins = self.entering(held.ts[self._entered :], held.sub[self._entered :])
+        entered = self._entered + _below(ins, upto)
+        outs = self.leaving(held.ts[:entered], held.sub[:entered])
+        left = _below(outs, upto)
+        changes = [
+            _changes(ins, held.rows(self._entered, entered), 1),
+            _changes(outs, held.rows(0, left), -1),
+        ]
+        held.drop(left)
+        self._entered = entered - left
+        return _in_order(changes, self._columns)
+
+    def next_instant(self) -> Bound | None:
+        held = self._held
+        if not len(held):
+            return None
+        found = []
+        if self._entered:
+            found.append(_first(self.leaving(held.ts[:1], held.sub[:1])))
+        if self._entered < len(held):
+            ins = self.entering(held.ts[self._entered :][:1], held.sub[self._entered :][:1])
+            found.append(_first(ins))
+        return min(found)
+
+    def snapshot(self) -> State:
+        return {**self._held.snapshot(), "entered": np.array([self._entered])}
+
+    def restore(self, state: State) -> None:
+        self._held.restore(state)
+        self._entered = int(state["entered"][0])
+
+    def needs_input_since(self) -> Bound | None:
+        held = self._held
+        return Bound(int(held.ts[0]), int(held.sub[0])) if len(held) else None
+
+
+class Range(Timed):
+    """[RANGE length]: alive while the instant's ts <= its ts + length."""
+
+    def __init__(self, columns: int, length: int) -> None:
+        super().__init__(columns)
+        self._length = length
+
+    def leaving(self, ts: I64, sub: I64) -> tuple[I64, I64]:
+        return _plus(ts, self._length + 1), np.zeros(len(sub), np.int64)
+
+
+class Now(Timed):
+    """[NOW]: alive at its own instant, leaving one tick later."""
+
+    def leaving(self, ts: I64, sub: I64) -> tuple[I64, I64]:
+        return ts, sub + 1
+
+
+class Slide(Timed):
+    """[RANGE length SLIDE slide]: in the windows [k*slide - length, k*slide) that hold its ts.
+
+    The first is at the least k*slide > ts; it is out at the least k*slide > ts + length. With
+    length < slide these can be the same: then no window ever holds the tuple.
+    """
+
+    def __init__(self, columns: int, length: int, slide: int) -> None:
+        super().__init__(columns)
+        self._length = length
+        self._slide = slide
+
+    def process(self, inputs: Sequence[Batch], upto: Bound) -> Batch:
+        batch = inputs[0]
+        if self._length < self._slide and len(batch):
+            first = _next_multiple(batch.ts, self._slide)
+            out = _next_multiple(_plus(batch.ts, self._length), self._slide)
+            batch = batch.take(first < out)
+        return super().process((batch,), upto)
+
+    def entering(self, ts: I64, sub: I64) -> tuple[I64, I64]:
+        return _next_multiple(ts, self._slide), np.zeros(len(sub), np.int64)
+
+    def leaving(self, ts: I64, sub: I64) -> tuple[I64, I64]:
+        return _next_multiple(_plus(ts, self._length), self._slide), np.zeros(len(sub), np.int64)
+
+
+class Rows:
+    """[ROWS count SLIDE slide]: the last `count` of the first c tuples, c the greatest full slide so far.
+
+    Tuple number o (from 1) enters when number ceil(o / slide) * slide arrives, and leaves when the first
+    multiple of slide >= o + count does.
+    """
+
+    def __init__(self, columns: int, count: int, slide: int = 1) -> None:
+        self._columns = columns
+        self._count = count
+        self._slide = slide
+        self._held = Fifo(columns)
+        self._first = 1  # the ordinal of the oldest tuple held
+        self._entered = 0  # how many of the held tuples are in the relation
+
+    def process(self, inputs: Sequence[Batch], upto: Bound) -> Batch:
+        del upto
+        batch = inputs[0]
+        if not len(batch):
+            return batch
+        held = self._held
+        before = self._first + len(held) - 1
+        held.append(batch)
+        total = before + len(batch)
+        full = total // self._slide * self._slide
+        entered = max(0, full - self._first + 1)
+        left = max(0, full - self._count - self._first + 1)
+        changes = [
+            self._moved(batch, before, held.rows(self._entered, entered), self._entered, self._in, 1),
+            self._moved(batch, before, held.rows(0, left), 0, self._out, -1),
+        ]
+        held.drop(left)
+        self._first += left
+        self._entered = entered - left
+        return _in_order(changes, self._columns)
+
+    def _in(self, ordinals: I64) -> I64:
+        return -(-ordinals // self._slide) * self._slide
+
+    def _out(self, ordinals: I64) -> I64:
+        return -(-(ordinals + self._count) // self._slide) * self._slide
+
+    def _moved(
+        self, batch: Batch, before: int, rows: I64, position: int, when: Callable[[I64], I64], diff: int
+    ) -> Batch:
+        """Tuples from `position` on, changing at the arrival of the ordinals that `when` gives."""
+        ordinals = np.arange(rows.shape[1], dtype=np.int64) + (self._first + position)
+        arrivals = when(ordinals) - before - 1
+        return Batch(batch.ts[arrivals], batch.sub[arrivals], np.full(len(arrivals), diff, np.int64), rows)
+
+    def next_instant(self) -> Bound | None:
+        return None
+
+    def snapshot(self) -> State:
+        return {**self._held.snapshot(), "marks": np.array([self._first, self._entered])}
+
+    def restore(self, state: State) -> None:
+        self._held.restore(state)
+        self._first, self._entered = (int(mark) for mark in state["marks"])
+
+    def needs_input_since(self) -> Bound | None:
+        held = self._held
+        return Bound(int(held.ts[0]), int(held.sub[0])) if len(held) else None
+
+
+_GREATEST = 2**63 - 1
+
+
+def _plus(ts: I64, length: int) -> I64:
+    """ts + length, stopping at the end of time instead of wrapping around."""
+    limit = _GREATEST - length
+    return np.where(ts > limit, _GREATEST, ts + length)
+
+
+def _next_multiple(ts: I64, slide: int) -> I64:
+    """The least multiple of `slide` greater than ts."""
+    return (ts // slide + 1) * slide
+
+
+def _below(instants: tuple[I64, I64], upto: Bound) -> int:
+    """How many of the instants, which never go back, lie below the frontier."""
+    ts, sub = instants
+    count = int(np.searchsorted(ts, upto.ts, "left"))
+    ties = int(np.searchsorted(ts[count:], upto.ts, "right"))
+    return count + int(np.searchsorted(sub[count : count + ties], upto.sub, "left"))
+
+
+def _first(instants: tuple[I64, I64]) -> Bound:
+    return Bound(int(instants[0][0]), int(instants[1][0]))
+
+
+def _changes(instants: tuple[I64, I64], rows: I64, diff: int) -> Batch:
+    count = rows.shape[1]
+    return Batch(instants[0][:count], instants[1][:count], np.full(count, diff, np.int64), rows)
+
+
+def _in_order(changes: list[Batch], columns: int) -> Batch:
+    """Both lists of changes in instant order."""
+    one, other = changes
+    if not len(other):
+        return _owned(one) if len(one) else empty(columns)
+    if not len(one):
+        return _owned(other)
+    both = concat(changes, columns)
+    return both.take(np.lexsort((both.sub, both.ts)))
+
+
+def _owned(batch: Batch) -> Batch:
+    """A copy of what may be a view of the queue."""
+    return Batch(batch.ts.copy(), batch.sub.copy(), batch.diff, batch.data)
