@@ -231,6 +231,11 @@ def test_rstream_fires_when_a_leaf_is_touched_even_if_nothing_changes() -> None:
     assert rows_of(result, "q") == ["1.0.0 +7", "3.0.0 +7"]
 
 
+def test_rstream_fires_when_a_tuple_takes_the_place_of_an_equal_one() -> None:
+    cql = S.replace("BY ts", "BY ts TICK BY TUPLE") + "REGISTER QUERY q AS RSTREAM(SELECT a FROM s [ROWS 1])"
+    assert rows_of(run(cql, s="ts, a\n1, 7\n1, 7"), "q") == ["1.0.0 +7", "1.1.0 +7"]
+
+
 def test_rstream_of_a_slide_fires_at_every_report() -> None:
     result = run(
         S + "REGISTER QUERY q AS RSTREAM(SELECT COUNT(*) AS n FROM s [RANGE 4 SLIDE 2])",
