@@ -72,11 +72,13 @@ def split(m: Any, e: Any, low: Any) -> Any:
 
 @njit("void(int64[::1], int64, int64, uint64, int64)", cache=True, nogil=True)
 def _add_digit(words: Any, at: Any, shift: Any, digit: Any, sign: Any) -> None:
-    """Adds digit * 2^shift (shift < 64) to the run whose word `at` it belongs to."""
+    """Adds digit * 2^shift (shift < 64) at word `at`. Leaves out zeros: their words may lie past the run."""
     word = at + (shift >> 5)
     shifted = digit << np.uint64(shift & 31)
-    words[word] += sign * np.int64(shifted & MASK)
-    words[word + 1] += sign * np.int64(shifted >> HALF)
+    if shifted & MASK:
+        words[word] += sign * np.int64(shifted & MASK)
+    if shifted >> HALF:
+        words[word + 1] += sign * np.int64(shifted >> HALF)
 
 
 @njit("void(int64[::1], int64, int64, int64, int64)", cache=True, nogil=True)
@@ -102,6 +104,12 @@ def add_double(words: Any, at: Any, low: Any, bits: Any, weight: Any) -> None:
         shift += 1
 
 
+@njit("void(int64[::1], int64, int64, uint64, int64)", cache=True, nogil=True)
+def _add_product(words: Any, at: Any, shift: Any, product: Any, sign: Any) -> None:
+    _add_digit(words, at, shift, product & MASK, sign)
+    _add_digit(words, at + 1, shift, product >> HALF, sign)
+
+
 @njit("void(int64[::1], int64, int64, uint64, int64, int64)", cache=True, nogil=True)
 def add_square(words: Any, at: Any, low: Any, m: Any, e: Any, weight: Any) -> None:
     """Adds weight times (m * 2^e)^2 to the run at `at`, which begins at 2 * low."""
@@ -122,11 +130,11 @@ def add_square(words: Any, at: Any, low: Any, m: Any, e: Any, weight: Any) -> No
         shift += 1
 
 
-@njit("void(int64[::1], int64, int64, uint64, int64)", cache=True, nogil=True)
-def _add_product(words: Any, at: Any, shift: Any, product: Any, sign: Any) -> None:
-    if product:
-        _add_digit(words, at, shift, product & MASK, sign)
-        _add_digit(words, at + 1, shift, product >> HALF, sign)
+@njit("void(int64[::1], int64, uint64, int64)", cache=True, nogil=True)
+def _add128(words: Any, at: Any, low: Any, high: Any) -> None:
+    total = np.uint64(words[at]) + low
+    words[at] = np.int64(total)
+    words[at + 1] += high + (1 if total < low else 0)
 
 
 @njit("void(int64[::1], int64, int64, int64)", cache=True, nogil=True)
@@ -152,13 +160,6 @@ def add_integer(words: Any, at: Any, value: Any, weight: Any) -> None:
         high = (high << 1) | np.int64(low >> np.uint64(63))
         low <<= ONE
         times >>= 1
-
-
-@njit("void(int64[::1], int64, uint64, int64)", cache=True, nogil=True)
-def _add128(words: Any, at: Any, low: Any, high: Any) -> None:
-    total = np.uint64(words[at]) + low
-    words[at] = np.int64(total)
-    words[at + 1] += high + (1 if total < low else 0)
 
 
 @njit("void(int64[::1], int64, int64)", cache=True, nogil=True)
