@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from kasen.operators.base import State
-from kasen.operators.batch import Batch, Bound
+from kasen.operators.batch import Batch, Bound, empty
 from kasen.operators.fifo import Fifo
 
 
@@ -15,11 +15,20 @@ class Delay:
     """Moves tuples by `length` units, or by one tick (None). Their order stays, so a queue will do."""
 
     def __init__(self, columns: int, length: int | None) -> None:
+        self._columns = columns
         self._length = length
         self._due = Fifo(columns)
+        self._closed = False
+
+    def close(self) -> None:
+        """Drops what is due and whatever else comes: the input has ended."""
+        self._due.drop(len(self._due))
+        self._closed = True
 
     def process(self, inputs: Sequence[Batch], upto: Bound) -> Batch:
         batch = inputs[0]
+        if self._closed:
+            return empty(self._columns)
         if len(batch):
             self._due.append(self._moved(batch))
         due = self._due

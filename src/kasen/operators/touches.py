@@ -116,6 +116,12 @@ class Reports:
             pending.append(Bound(self._next, 0))
         return min(pending, default=None)
 
+    def last_instant(self) -> Bound | None:
+        """When the window will have reported that it is empty."""
+        if not len(self._pending):
+            return None if self._was_empty or self._next is None else Bound(self._next, 0)
+        return Bound(self._after(int(self._pending[-1]) + self._length), 0)
+
     def snapshot(self) -> State:
         begin = self._begin or Bound(0, 0)
         flags = [self._next is not None, self._was_empty, self._shown is not None, self._begun]

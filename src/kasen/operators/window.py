@@ -84,6 +84,11 @@ class Timed:
             found.append(_first(ins))
         return min(found)
 
+    def last_instant(self) -> Bound | None:
+        """When the newest tuple held leaves."""
+        held = self._held
+        return _first(self.leaving(held.ts[-1:], held.sub[-1:])) if len(held) else None
+
     def snapshot(self) -> State:
         return {**self._held.snapshot(), "entered": np.array([self._entered])}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kasen.cql import bound, expr
 from kasen.cql.bind_query import is_monotone_select
@@ -200,6 +200,7 @@ class _Block:
         if not plain or not isinstance(query, Select):
             node = self.builder.query(query)
             return node, tuple(Column(f.type, 0, i, f.name) for i, f in enumerate(node.schema)), ()
+        query = _unwrapped(query)
         block = _Block(self.builder, query)
         node = block.with_bounds(block.from_(query.from_), block.bounds_below)
         correlated = []
@@ -288,6 +289,30 @@ def _bound_sources(exprs: list[Expr]) -> tuple[int, ...]:
 
 def _bound_name(end: bool) -> str:
     return "window_end" if end else "window_start"
+
+
+def _unwrapped(select: Select) -> Select:
+    """A block that only casts the columns of a plain sub-query, as that sub-query with the casts.
+
+    The binder casts IN's sub-query this way; the columns of the query around stay in its inner WHERE.
+    """
+    inner = select.from_.input if isinstance(select.from_, Source) else None
+    if (
+        not isinstance(inner, Select)
+        or inner.group_by is not None
+        or inner.distinct
+        or select.where is not None
+    ):
+        return select
+    assert isinstance(select.from_, Source)
+    if select.from_.window is not None:
+        return select
+
+    def leaf(part: Expr) -> Expr:
+        return inner.items[part.index] if isinstance(part, Column) and not part.outer else part
+
+    items = tuple(rebuild(item, leaf) for item in select.items)
+    return _unwrapped(replace(inner, items=items, schema=select.schema))
 
 
 def side_by_side(left: Node, right: Node) -> Schema:

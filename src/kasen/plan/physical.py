@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from kasen.cql.bound import App
+from kasen.cql.bound import App, Input
 from kasen.plan.build import build
-from kasen.plan.logical import Delay, Node, Ref
+from kasen.plan.logical import Delay, Node, Ref, Scan
+from kasen.plan.lower import lower
 from kasen.plan.rewrite import rewrite
+
+__all__ = ["App", "Input", "Plan", "Step", "plan_app", "share"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,35 +35,79 @@ class Plan:
     steps: tuple[Step, ...]
     outputs: tuple[tuple[str, int], ...]
 
-    def readers(self, step: int) -> list[int]:
-        return [other.id for other in self.steps if step in other.inputs]
+    @property
+    def scans(self) -> dict[str, int]:
+        """The step that stands for each input."""
+        return {step.node.name: step.id for step in self.steps if isinstance(step.node, Scan)}
 
-    def order(self) -> list[int]:
-        """An order in which every step comes after its inputs, but for edges into a delay's readers.
+    def stages(self) -> list[tuple[int, ...]]:
+        """The steps in an order in which inputs come first; the steps of a loop are one stage.
 
-        A delay's output belongs to a later instant, so within an instant nothing flows out of it.
+        Within a loop's stage the order is that of one instant: a delay comes before its readers and does
+        not wait for its input, because what enters it now leaves it later.
         """
-        done: list[int] = []
-        seen: set[int] = set()
+        done: list[tuple[int, ...]] = []
+        for component in self._components():
+            if len(component) == 1 and component[0] not in self.steps[component[0]].inputs:
+                done.append(component)
+            else:
+                done.append(self._instant_order(component))
+        return done
+
+    def _components(self) -> list[tuple[int, ...]]:
+        """Strongly connected components, inputs first (Tarjan's algorithm, without recursion)."""
+        index: dict[int, int] = {}
+        low: dict[int, int] = {}
+        stack: list[int] = []
+        on_stack: set[int] = set()
+        found: list[tuple[int, ...]] = []
+        for root in range(len(self.steps)):
+            if root in index:
+                continue
+            work = [(root, 0)]
+            while work:
+                step, edge = work.pop()
+                if edge == 0:
+                    index[step] = low[step] = len(index)
+                    stack.append(step)
+                    on_stack.add(step)
+                inputs = self.steps[step].inputs
+                if edge < len(inputs):
+                    work.append((step, edge + 1))
+                    if inputs[edge] not in index:
+                        work.append((inputs[edge], 0))
+                    elif inputs[edge] in on_stack:
+                        low[step] = min(low[step], index[inputs[edge]])
+                    continue
+                if low[step] == index[step]:
+                    cut = stack.index(step)
+                    found.append(tuple(sorted(stack[cut:])))
+                    on_stack.difference_update(stack[cut:])
+                    del stack[cut:]
+                if work:
+                    low[work[-1][0]] = min(low[work[-1][0]], low[step])
+        return found
+
+    def _instant_order(self, component: tuple[int, ...]) -> tuple[int, ...]:
+        members = set(component)
+        order: list[int] = []
 
         def visit(step: int) -> None:
-            if step in seen:
+            if step in order or step not in members:
                 return
-            seen.add(step)
-            for source in self.steps[step].inputs:
-                if not isinstance(self.steps[source].node, Delay):
+            if not isinstance(self.steps[step].node, Delay):
+                for source in self.steps[step].inputs:
                     visit(source)
-            done.append(step)
+            order.append(step)
 
-        for each in self.steps:
-            visit(each.id)
-        return done
+        for step in component:
+            visit(step)
+        return tuple(order)
 
 
 def plan_app(app: App) -> Plan:
-    """The control path: bound app, logical plans, rewrites, one shared graph."""
-    logical = {name: rewrite(node) for name, node in build(app).items()}
-    return share(app, logical)
+    """The control path: bound app, logical plans, rewrites, lowering, one shared graph."""
+    return share(app, {name: lower(rewrite(node)) for name, node in build(app).items()})
 
 
 def share(app: App, plans: dict[str, Node]) -> Plan:

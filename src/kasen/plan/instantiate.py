@@ -1,0 +1,176 @@
+"""From lowered plan nodes to running operators: configuration, not compilation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kasen.cql import bound
+from kasen.cql.bound import SetKind, StreamKind
+from kasen.cql.expr import Aggregate as AggregateCall
+from kasen.cql.expr import Column, Expr
+from kasen.operators import window as windows
+from kasen.operators.aggregate import Aggregate, AggregateSpec
+from kasen.operators.bag import Bag
+from kasen.operators.base import Operator
+from kasen.operators.batch import ORDER_INTEGER, check_width, orderings
+from kasen.operators.delay import Delay
+from kasen.operators.dictionary import Dictionary
+from kasen.operators.filter import Filter
+from kasen.operators.join import HashJoin
+from kasen.operators.pad import Pad
+from kasen.operators.partition_window import PartitionRows
+from kasen.operators.project import Project
+from kasen.operators.scalar import Failures
+from kasen.operators.semi_join import SemiJoin
+from kasen.operators.streamify import Every, Inserted, Whole
+from kasen.operators.touches import Reports, Touches
+from kasen.operators.union import Union
+from kasen.operators.value_order import ValueOrder
+from kasen.plan import logical, lower
+from kasen.plan.compile_expr import compile_condition, compile_item
+from kasen.plan.logical import Node, SemiKind
+from kasen.types import Kind, Schema
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What all operators of a pipeline share."""
+
+    dictionary: Dictionary
+    failures: Failures
+
+
+def instantiate(node: Node, context: Context) -> Operator:
+    """A fresh operator for one step."""
+    check_width(node.schema, type(node).__name__)
+    columns = len(node.schema)
+    match node:
+        case logical.Filter(condition=condition):
+            return Filter(compile_condition(condition, context.dictionary, context.failures))
+        case logical.Project(items=items):
+            return Project(tuple(compile_item(item, context.dictionary, context.failures) for item in items))
+        case logical.WindowNode(window=window):
+            return _window(window, columns)
+        case logical.Reports(window=window):
+            return Reports(window.length, window.slide, with_bounds=True)
+        case logical.Touches(window=window):
+            return _touches(window)
+        case logical.InnerJoin():
+            return _join(node, context)
+        case logical.SemiJoin():
+            return _semi(node, context)
+        case lower.Pad(child=child, before=before, after=after):
+            return Pad(before, len(child.schema), after)
+        case logical.Aggregate():
+            return _aggregate(node, context)
+        case logical.Distinct():
+            return Bag("distinct", columns)
+        case logical.SetOp(kind=SetKind.UNION, all=True):
+            return Union(columns)
+        case logical.SetOp(kind=kind, all=all_):
+            return Bag(kind.value.lower() + (" all" if all_ else ""), columns)
+        case logical.Streamify():
+            return _streamify(node, context)
+        case logical.Delay(length=length):
+            return Delay(columns, length.length)
+    raise AssertionError(f"no operator for {type(node).__name__}")
+
+
+def _window(window: bound.Window, columns: int) -> Operator:
+    match window:
+        case bound.Unbounded():
+            return windows.Unbounded()
+        case bound.Now():
+            return windows.Now(columns)
+        case bound.Range(length):
+            return windows.Range(columns, length)
+        case bound.Slide(length, slide):
+            return windows.Slide(columns, length, slide)
+        case bound.Rows(count, slide):
+            return windows.Rows(columns, count, slide)
+        case bound.PartitionRows(keys, count):
+            return PartitionRows(columns, keys, count)
+    raise AssertionError(f"no window {window}")
+
+
+def _touches(window: bound.Window | None) -> Operator:
+    match window:
+        case bound.Slide(length, slide):
+            return Reports(length, slide, with_bounds=False)
+        case bound.Now():
+            return Touches(windows.Now(0))
+        case bound.Range(length):
+            return Touches(windows.Range(0, length))
+        case bound.Rows(_, slide):
+            # A row window moves when a slide is full; which tuple leaves does not matter here.
+            return Touches(windows.Rows(0, slide, slide))
+    # An arrival is all that moves the others: UNBOUNDED, PARTITION BY ROWS, an outside relation.
+    return Touches(windows.Unbounded())
+
+
+def _join(node: logical.InnerJoin, context: Context) -> Operator:
+    left, right = node.inputs
+    pairs = [(_index(each[0][1]), _index(each[1][1])) for each in node.classes]
+    residual = None
+    if node.residual is not None:
+        residual = compile_condition(node.residual, context.dictionary, context.failures)
+    return HashJoin(
+        len(left.schema),
+        len(right.schema),
+        tuple(a for a, _ in pairs),
+        tuple(b for _, b in pairs),
+        residual,
+    )
+
+
+def _semi(node: logical.SemiJoin, context: Context) -> Operator:
+    residual = None
+    if node.residual is not None:
+        residual = compile_condition(node.residual, context.dictionary, context.failures)
+    return SemiJoin(
+        len(node.left.schema),
+        len(node.right.schema),
+        tuple(_index(a) for a, _ in node.keys),
+        tuple(_index(b) for _, b in node.keys),
+        residual,
+        node.kind is SemiKind.ANTI,
+    )
+
+
+def _index(expr: Expr) -> int:
+    assert isinstance(expr, Column), "lowering left a computed key"
+    return expr.index
+
+
+def _aggregate(node: logical.Aggregate, context: Context) -> Operator:
+    specs = tuple(_spec(call, node.child.schema) for call in node.aggregates)
+    insert_only = node.child.insert_only
+    return Aggregate(len(node.keys), specs, context.dictionary, insert_only=insert_only)
+
+
+def _spec(call: AggregateCall, schema: Schema) -> AggregateSpec:
+    if not call.args:
+        return AggregateSpec(call.function, -1, False, ORDER_INTEGER, 0, "bigint", None)
+    index = _index(call.args[0])
+    results = {Kind.DOUBLE: "double", Kind.DECIMAL: "decimal", Kind.BIGINT: "bigint"}
+    exact = call.function in ("min", "max", "percentile_disc")
+    return AggregateSpec(
+        call.function,
+        index,
+        call.distinct,
+        int(orderings(schema)[index]),
+        schema[index].type.scale,
+        "same" if exact else results[call.type.kind],
+        call.parameter,
+    )
+
+
+def _streamify(node: logical.Streamify, context: Context) -> Operator:
+    order = ValueOrder(orderings(node.schema), context.dictionary)
+    columns = len(node.schema)
+    if node.kind is not StreamKind.RSTREAM:
+        sign = 1 if node.kind is StreamKind.ISTREAM else -1
+        return Inserted(order, sign, netted=not node.needs_deletions)
+    if node.every is not None:
+        return Every(columns, order, node.every)
+    return Whole(columns, order)

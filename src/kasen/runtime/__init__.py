@@ -1,0 +1,1 @@
+"""Running pipelines in one process."""

@@ -1,0 +1,200 @@
+"""A running pipeline: rows in, changes of every query's answer out.
+
+The pipeline knows nothing of files and clocks. Whoever drives it adds rows, tells of progress, and asks
+it to run; how that is cut into epochs never shows in the answers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from kasen.operators.base import State
+from kasen.operators.batch import Batch, Bound, orderings
+from kasen.operators.dictionary import Dictionary
+from kasen.operators.net import net
+from kasen.operators.scalar import Failures
+from kasen.operators.streamify import units
+from kasen.operators.value_order import ValueOrder
+from kasen.plan.instantiate import Context
+from kasen.plan.physical import Input, Plan
+from kasen.runtime.feed import Feed, Rows, as_batch, number_tuples
+from kasen.runtime.graph import Graph
+from kasen.runtime.relation import Relation
+
+#: How long an unbounded chain of windows may go on expiring after the end of the input.
+_MOST_FLUSHES = 20_000
+
+
+@dataclass(slots=True)
+class Answer:
+    """What one epoch brought: the net changes of each query, and the rows that were refused."""
+
+    changes: dict[str, Batch]
+    refused: list[tuple[str, Rows, str]]
+
+
+class Pipeline:
+    """Feeds in, operators, answers out."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self.dictionary = Dictionary()
+        self.failures = Failures()
+        app = plan.app
+        max_ticks = int(app.setting("max_ticks", "1000000"))
+        self._graph = Graph(plan, Context(self.dictionary, self.failures), max_ticks)
+        self._inputs: dict[str, Input] = {one.name: one for one in app.inputs}
+        self._feeds = {one.name: Feed(len(one.schema), one.slack) for one in app.inputs if not one.is_static}
+        self._relations = {
+            one.name: Relation(len(one.schema), one.timestamp)
+            for one in app.inputs
+            if one.is_relation and not one.is_static
+        }
+        self._tables: dict[str, Rows] = {}
+        self._orders = {
+            query.name: ValueOrder(orderings(query.schema), self.dictionary) for query in app.queries
+        }
+        self._upto = Bound(-(2**63), 0)
+
+    # ------------------------------------------------------------ input
+
+    def add(self, name: str, rows: Rows) -> Rows:
+        """Rows as read from an input; returns those that came too late. A static table comes all at once."""
+        if name not in self._feeds:
+            self._tables[name] = rows
+            return rows.take(np.zeros(len(rows), np.bool_))
+        return self._feeds[name].add(rows)
+
+    def advance(self, name: str, ts: int) -> None:
+        """No row with a time below `ts` will come on this input any more."""
+        self._feeds[name].advance(ts)
+
+    def end(self, name: str) -> None:
+        """No row at all will come on this input any more."""
+        if name in self._feeds:
+            self._feeds[name].end()
+
+    @property
+    def frontier(self) -> int:
+        """Every row with a time below this is known, on all inputs."""
+        return min((feed.frontier for feed in self._feeds.values()), default=2**63 - 1)
+
+    @property
+    def ended(self) -> bool:
+        return all(feed.ended for feed in self._feeds.values())
+
+    @property
+    def slowest(self) -> str | None:
+        """The input that holds the others back, if any is still to be read."""
+        open_ = [(feed.frontier, name) for name, feed in self._feeds.items() if not feed.ended]
+        return min(open_)[1] if open_ else None
+
+    def ready(self) -> int:
+        """How many rows could run now."""
+        frontier = self.frontier
+        return sum(feed.waiting_below(frontier) for feed in self._feeds.values())
+
+    # ------------------------------------------------------------ running
+
+    def run(self) -> Answer:
+        """Runs every instant that is complete. Epochs are cut between different times only."""
+        if self.ended:
+            return self._run_upto(self._end_of_input() + 1)
+        return self._run_upto(self.frontier)
+
+    def _end_of_input(self) -> int:
+        greatest = [feed.greatest for feed in self._feeds.values()]
+        known = [each for each in greatest if each > -(2**63)]
+        return max(known, default=0)
+
+    def _run_upto(self, ts: int) -> Answer:
+        upto = Bound(ts, 0)
+        answer = Answer({}, [])
+        if upto <= self._upto:
+            return answer
+        sources = self._release(ts, answer)
+        first = self._first_instant(sources)
+        if first is None and not self._graph.begun and not self.ended:
+            return answer
+        if not self._graph.begun:
+            begin = first or Bound(0, 0)
+            self._graph.begin(begin)
+            sources |= {name: _at(rows, begin) for name, rows in self._tables.items()}
+        self._upto = upto
+        answer.changes = self._netted(self._graph.run(sources, upto))
+        return answer
+
+    def _release(self, ts: int, answer: Answer) -> dict[str, Batch]:
+        rows = {name: feed.release(ts) for name, feed in self._feeds.items()}
+        by_tuple = [name for name in rows if self._inputs[name].tick.value == "TUPLE"]
+        subs = dict(zip(by_tuple, number_tuples([rows[name] for name in by_tuple]), strict=True))
+        sources: dict[str, Batch] = {}
+        for name, released in rows.items():
+            batch = as_batch(released, subs.get(name))
+            if name in self._relations and len(batch):
+                batch, refused = self._relations[name].apply(released, batch)
+                if len(refused):
+                    answer.refused.append((name, refused, "unmatched delete: no such row"))
+            sources[name] = batch
+        return sources
+
+    @staticmethod
+    def _first_instant(sources: dict[str, Batch]) -> Bound | None:
+        found = [Bound(int(batch.ts[0]), int(batch.sub[0])) for batch in sources.values() if len(batch)]
+        return min(found, default=None)
+
+    def _netted(self, raw: dict[str, Batch]) -> dict[str, Batch]:
+        netted = {}
+        for query in self._plan.app.queries:
+            batch = raw[query.name]
+            if len(batch) and not query.is_stream:
+                batch = self._orders[query.name].sort(units(net(batch)))
+            netted[query.name] = batch
+        return netted
+
+    def flush(self) -> list[Answer]:
+        """After the end of the input: lets windows expire. Delays deliver nothing any more."""
+        self._graph.close_delays()
+        answers = []
+        for _ in range(_MOST_FLUSHES):
+            last = self._graph.last_instant()
+            if last is None or Bound(last.ts + 1, 0) <= self._upto:
+                break
+            self._upto = Bound(last.ts + 1, 0)
+            answers.append(Answer(self._netted(self._graph.run({}, self._upto)), []))
+        return answers
+
+    # ------------------------------------------------------------ state
+
+    def snapshot(self) -> dict[str, State]:
+        """Everything that is needed to go on, as named arrays."""
+        state: dict[str, State] = {
+            "pipeline": {"marks": np.array([*self._upto, int(self._graph.begun)], np.int64)},
+            "dictionary": self.dictionary.snapshot(),
+        }
+        state |= {f"feed.{name}": feed.snapshot() for name, feed in self._feeds.items()}
+        state |= {f"relation.{name}": each.snapshot() for name, each in self._relations.items()}
+        state |= {f"step.{step}": each for step, each in self._graph.snapshot().items()}
+        return state
+
+    def restore(self, state: dict[str, State]) -> None:
+        """Called on a new pipeline of the same plan, with its static tables added."""
+        ts, sub, begun = (int(mark) for mark in state["pipeline"]["marks"])
+        self._upto = Bound(ts, sub)
+        self.dictionary.restore(state["dictionary"])
+        for name, feed in self._feeds.items():
+            feed.restore(state[f"feed.{name}"])
+        for name, relation in self._relations.items():
+            relation.restore(state[f"relation.{name}"])
+        prefix = "step."
+        steps = {int(key[len(prefix) :]): each for key, each in state.items() if key.startswith(prefix)}
+        self._graph.restore(steps, bool(begun))
+
+
+def _at(rows: Rows, instant: Bound) -> Batch:
+    """A static table's rows, entering at one instant."""
+    count = len(rows)
+    ts, sub = np.full(count, instant.ts, np.int64), np.full(count, instant.sub, np.int64)
+    return Batch(ts, sub, np.ones(count, np.int64), rows.data)
