@@ -6,6 +6,7 @@ the four kinds into exit codes: a wrong query is 2, wrong data is 3, anything el
 
 from __future__ import annotations
 
+import unicodedata
 from dataclasses import dataclass
 
 
@@ -68,20 +69,47 @@ class InternalError(KasenError):
     """Kasen itself is at fault; please report it."""
 
 
+_WIDEST = 100
+
+
 def mark(text: str, place: Place, file: str = "") -> list[str]:
     """The source line that `place` is on, with a mark under the fault, as lines to print."""
     where = f"{file or 'line'}{':' if file else ' '}{place.line}:{place.column}"
     lines = text.split("\n")
     if not 1 <= place.line <= len(lines):
         return [f"  --> {where}"]
-    # A tab would shift the mark, as its width is the terminal's choice.
-    source = lines[place.line - 1].replace("\t", " ").rstrip("\r")
+    source = lines[place.line - 1].rstrip("\r")
+    before, marked, after = _excerpt(source, place)
     gutter = str(place.line)
-    length = max(1, min(place.length, len(source) - place.column + 1))
     blank = " " * len(gutter)
     return [
         f"  --> {where}",
         f" {blank} |",
-        f" {gutter} | {source}",
-        f" {blank} | {' ' * (place.column - 1)}{'^' * length}",
+        f" {gutter} | {before}{marked}{after}".rstrip(),
+        f" {blank} | {' ' * _width(before)}{'^' * max(1, _width(marked))}",
     ]
+
+
+def _excerpt(source: str, place: Place) -> tuple[str, str, str]:
+    """What stands before, under and behind the mark, of a long line only what is near it."""
+    # A tab or another control character would shift the mark, as terminals choose what it does.
+    source = "".join(char if char.isprintable() else " " for char in source)
+    start = place.column - 1
+    end = start + max(1, place.length)
+    before, marked, after = source[:start], source[start:end], source[end:]
+    if len(source) > _WIDEST:
+        if len(before) > 40:
+            before = "..." + before[-37:]
+        if len(marked) > 40:
+            marked, after = marked[:40], "..."
+        if len(after) > 20:
+            after = after[:17] + "..."
+    return before, marked, after
+
+
+def _width(text: str) -> int:
+    """How many columns a terminal takes for a text: East Asian characters take two."""
+    return sum(
+        0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1
+        for char in text
+    )

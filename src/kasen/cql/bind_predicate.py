@@ -6,9 +6,22 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from kasen.cql.bind_expr import ExprBinder, cast
-from kasen.cql.bound import Select, Source
-from kasen.cql.expr import Call, Case, Cast, Column, Exists, Expr, InQuery, Literal, WindowBound, conjunction
+from kasen.cql.bind_call import call
+from kasen.cql.bind_expr import BINARY, ExprBinder
+from kasen.cql.bound import Query, Select, Source
+from kasen.cql.coerce import as_types, cast, with_items
+from kasen.cql.expr import (
+    Call,
+    Column,
+    Exists,
+    Expr,
+    InQuery,
+    ScalarQuery,
+    WindowBound,
+    conjunction,
+    map_children,
+    walk,
+)
 from kasen.cql.scope import Item, Scope
 from kasen.types import BOOLEAN, Field, Schema, common_type
 
@@ -22,9 +35,8 @@ def bind_where(node: exp.Expr | None, scope: Scope, queries: QueryBinder) -> Exp
         return None
     parts: list[Expr] = []
     for part in _conjuncts(node.this):
-        bound = _conjunct(part, scope, queries)
-        flat = isinstance(bound, Call) and bound.op == "and"
-        parts.extend(bound.args if flat and isinstance(bound, Call) else (bound,))
+        bound = _Part(part, scope, queries).bind()
+        parts.extend(bound.args if isinstance(bound, Call) and bound.op == "and" else (bound,))
     return conjunction(tuple(parts))
 
 
@@ -43,18 +55,75 @@ def _conjuncts(node: exp.Expr) -> list[exp.Expr]:
     return parts
 
 
-def _conjunct(node: exp.Expr, scope: Scope, queries: QueryBinder) -> Expr:
-    inner, negated = _strip_not(node)
-    bound: Expr | None = None
-    if isinstance(inner, exp.Exists) and isinstance(inner.this, exp.Expr):
-        bound = Exists(BOOLEAN, queries.relation(inner.this, scope))
-    elif isinstance(inner, exp.In) and inner.args.get("query") is not None:
-        bound = _in_query(inner, scope, queries)
-    elif isinstance(inner, exp.Binary) and isinstance(inner.expression, exp.All | exp.Any):
-        return _quantified(inner, negated, scope, queries)
-    if bound is None:
-        return ExprBinder(scope, subquery=queries._scalar, place="in WHERE").condition(node)
-    return Call(BOOLEAN, "not", (bound,)) if negated else bound
+class _Part:
+    """One part of the conjunction."""
+
+    def __init__(self, node: exp.Expr, scope: Scope, queries: QueryBinder) -> None:
+        self.node = node
+        self.scope = scope
+        self.queries = queries
+        self.binder = ExprBinder(scope, subquery=queries.scalar, place="in WHERE", allow_outer=True)
+
+    def bind(self) -> Expr:
+        node, negated = _strip_not(self.node)
+        if isinstance(node, exp.Exists):
+            bound: Expr = Exists(BOOLEAN, _as_set(self.queries.relation(node.this, self.scope)))
+        elif isinstance(node, exp.In) and node.args.get("query") is not None:
+            bound = self._in_query(node)
+        elif isinstance(node, exp.Binary) and isinstance(node.expression, exp.All | exp.Any):
+            return self._quantified(node, negated)
+        else:
+            bound, negated = self.binder.condition(self.node), False
+        if _uses_outer(bound) and any(isinstance(part, InQuery | ScalarQuery) for part in walk(bound)):
+            fault = "a column of the query around cannot stand in one condition with a further query"
+            raise self.binder.error(fault, self.node, "join the two in FROM instead")
+        return Call(BOOLEAN, "not", (bound,)) if negated else bound
+
+    def _in_query(self, node: exp.In) -> Expr:
+        query = _as_set(self.queries.relation(node.args["query"], self.scope))
+        values = node.this.expressions if isinstance(node.this, exp.Tuple) else [node.this]
+        args = [ExprBinder(self.scope, place="before IN", allow_outer=True).bind(value) for value in values]
+        if len(args) != len(query.schema):
+            fault = f"IN compares {_many(len(args), 'value')} with {_many(len(query.schema), 'column')}"
+            raise self.binder.error(fault, node, "select as many columns as stand before IN")
+        common = []
+        for arg, field in zip(args, query.schema, strict=True):
+            type_ = common_type(arg.type, field.type)
+            if type_ is None:
+                fault = f"IN compares {arg.type} with {field.type}"
+                raise self.binder.error(fault, node, "CAST one side to the other's type")
+            common.append(Field(field.name, type_))
+        typed = tuple(cast(arg, field.type) for arg, field in zip(args, common, strict=True))
+        return InQuery(BOOLEAN, typed, as_types(query, Schema(tuple(common))))
+
+    def _quantified(self, node: exp.Expr, negated: bool) -> Expr:
+        """x < ALL (q): no row of q makes it false or unknown. x < ANY (q): some row makes it true."""
+        error = self.binder.error
+        quantifier = node.expression
+        word = "ALL" if isinstance(quantifier, exp.All) else "ANY"
+        if negated:
+            remedy = f"turn the comparison around: NOT a < {word} (q) is a >= {_OTHER[word]} (q)"
+            raise error(f"NOT cannot stand before a comparison with {word}", node, remedy)
+        query = self.queries.relation(quantifier.this)
+        if len(query.schema) != 1:
+            fault = f"a query after {word} must have one column, this has {len(query.schema)}"
+            raise error(fault, quantifier, "select the column to compare with")
+        value = ExprBinder(self.scope, place=f"before {word}").bind(node.this)
+        if any(isinstance(part, WindowBound) for part in walk(value)):
+            fault = f"the bounds of a window cannot be compared with {word}"
+            raise error(fault, node, "select them in a sub-query in FROM first")
+        source = Source("_each", query, None, query.schema)
+        inside = ExprBinder(Scope(self.scope.text, self.scope.time, [Item(source)], self.scope))
+        row = Column(query.schema[0].type, 0, 0, query.schema[0].name)
+        test = call(inside, BINARY[type(node)], (_further_out(value), row), node)
+        if isinstance(quantifier, exp.Any):
+            return Exists(BOOLEAN, _rows_where(source, test))
+        unknown = Call(BOOLEAN, "is_null", (test,))
+        failing = Call(BOOLEAN, "or", (Call(BOOLEAN, "not", (test,)), unknown))
+        return Call(BOOLEAN, "not", (Exists(BOOLEAN, _rows_where(source, failing)),))
+
+
+_OTHER = {"ALL": "ANY", "ANY": "ALL"}
 
 
 def _strip_not(node: exp.Expr) -> tuple[exp.Expr, bool]:
@@ -65,67 +134,15 @@ def _strip_not(node: exp.Expr) -> tuple[exp.Expr, bool]:
     return node, negated
 
 
-def _in_query(node: exp.In, scope: Scope, queries: QueryBinder) -> Expr:
-    query_node = node.args["query"]
-    query_node = query_node.this if isinstance(query_node, exp.Subquery) else query_node
-    query = queries.relation(query_node, scope)
-    values = node.this.expressions if isinstance(node.this, exp.Tuple) else [node.this]
-    binder = ExprBinder(scope, place="in WHERE")
-    args = [binder.bind(value) for value in values]
-    if len(args) != len(query.schema):
-        fault = f"IN compares {len(args)} values with {len(query.schema)} columns"
-        raise scope.text.error(fault, node, "select as many columns as stand before IN")
-    common = []
-    for arg, field_ in zip(args, query.schema, strict=True):
-        type_ = common_type(arg.type, field_.type)
-        if type_ is None:
-            fault = f"IN compares {arg.type} with {field_.type}"
-            raise scope.text.error(fault, node, "CAST one side")
-        common.append(Field(field_.name, type_))
-    from kasen.cql.bind_query import _as_types
-
-    typed = tuple(cast(arg, field_.type) for arg, field_ in zip(args, common, strict=True))
-    return InQuery(BOOLEAN, typed, _as_types(query, Schema(tuple(common))))
+def _many(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
-def _quantified(node: exp.Expr, negated: bool, scope: Scope, queries: QueryBinder) -> Expr:
-    """x < ALL (q): no row of q makes it false or unknown. x < ANY (q): some row makes it true."""
-    if negated:
-        fault = "NOT cannot stand before a comparison with ALL or ANY"
-        raise scope.text.error(fault, node, "turn the comparison around: NOT a < ALL (q) is a >= ANY (q)")
-    quantifier = node.expression
-    query = queries.relation(_query_of(quantifier, scope), None)
-    if len(query.schema) != 1:
-        raise scope.text.error("a query after ALL or ANY must have one column", node)
-    source = Source("_each", query, None, query.schema)
-    inside = Scope(scope.text, scope.time, [Item(source)], scope)
-    value = _further_out(ExprBinder(scope, place="in WHERE").bind(node.this))
-    row = Column(query.schema[0].type, 0, 0, query.schema[0].name)
-    binder = ExprBinder(inside)
-    test = binder.call(_comparison(node, scope), (value, row), node)
-    if isinstance(quantifier, exp.Any):
-        return Exists(BOOLEAN, _rows_where(source, test))
-    unknown = Call(BOOLEAN, "is_null", (test,))
-    failing = Call(BOOLEAN, "or", (Call(BOOLEAN, "not", (test,)), unknown))
-    return Call(BOOLEAN, "not", (Exists(BOOLEAN, _rows_where(source, failing)),))
-
-
-def _query_of(quantifier: exp.Expr, scope: Scope) -> exp.Expr:
-    query = quantifier.this
-    while isinstance(query, exp.Paren | exp.Subquery):
-        query = query.this
-    if not isinstance(query, exp.Query):
-        raise scope.text.error("ALL and ANY need a query in parentheses", quantifier)
+def _as_set(query: Query) -> Query:
+    """For membership, rows met twice are as good as rows met once."""
+    if isinstance(query, Select) and query.distinct:
+        return with_items(query, query.schema, query.items, distinct=False)
     return query
-
-
-def _comparison(node: exp.Expr, scope: Scope) -> str:
-    from kasen.cql.bind_expr import _BINARY
-
-    op = _BINARY.get(type(node), "")
-    if op not in ("=", "<>", "<", "<=", ">", ">="):
-        raise scope.text.error("ALL and ANY need a comparison", node, "such as a >= ALL (SELECT ...)")
-    return op
 
 
 def _rows_where(source: Source, where: Expr) -> Select:
@@ -133,18 +150,12 @@ def _rows_where(source: Source, where: Expr) -> Select:
     return Select(source.schema, source, where, None, (), None, (column,), False)
 
 
+def _uses_outer(expr: Expr) -> bool:
+    return any(isinstance(part, Column) and part.outer for part in walk(expr))
+
+
 def _further_out(expr: Expr) -> Expr:
     """The expression as seen from a block inside."""
-    match expr:
-        case Column(type_, source, index, name, outer):
-            return Column(type_, source, index, name, outer + 1)
-        case Call(type_, op, args):
-            return Call(type_, op, tuple(_further_out(arg) for arg in args))
-        case Cast(type_, arg):
-            return Cast(type_, _further_out(arg))
-        case Case(type_, branches, otherwise):
-            moved = tuple((_further_out(test), _further_out(value)) for test, value in branches)
-            return Case(type_, moved, _further_out(otherwise))
-        case Literal() | WindowBound():
-            return expr
-    return expr
+    if isinstance(expr, Column):
+        return Column(expr.type, expr.source, expr.index, expr.name, expr.outer + 1)
+    return map_children(expr, _further_out)

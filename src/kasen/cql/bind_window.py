@@ -38,8 +38,10 @@ def bind_window(
     if slide is None:
         return Range(length)
     if length == 0:
-        raise text.error("a sliding window needs a RANGE of at least 1 unit", spec.this)
-    return Slide(length, literals.duration(slide, time, text, least=1))
+        raise text.error("a sliding window of length 0 is always empty", spec.this, "give RANGE a length")
+    return Slide(
+        length, literals.duration(slide, time, text, least=1, remedy="for every instant, leave SLIDE out")
+    )
 
 
 def _rows(spec: nodes.WindowSpec, names: tuple[str, ...], schema: Schema, text: Text) -> Window:
@@ -57,18 +59,18 @@ def _rows(spec: nodes.WindowSpec, names: tuple[str, ...], schema: Schema, text: 
 
 def _count(node: exp.Expr, text: Text) -> int:
     digits = str(node.this)
-    if not digits.isdigit() or not 1 <= int(digits) <= _MAX_ROWS:
-        raise text.error(f"a number of rows is a whole number from 1 to {_MAX_ROWS}", node)
+    if not digits.isdigit() or len(digits) > 10 or not 1 <= int(digits) <= _MAX_ROWS:
+        fault = f"a number of tuples is a whole number from 1 to {_MAX_ROWS}"
+        raise text.error(fault, node, "such as ROWS 10; for the tuples of this instant, write NOW")
     return int(digits)
 
 
 def _key(node: exp.Expr, names: tuple[str, ...], schema: Schema, text: Text) -> int:
     if not isinstance(node, exp.Column):
-        raise text.error("PARTITION BY takes columns of the stream", node)
+        remedy = "compute it in a stream first: (ISTREAM(SELECT ...)) [PARTITION BY ...]"
+        raise text.error("PARTITION BY takes columns of the stream", node, remedy)
     if node.table and node.table.lower() not in (name.lower() for name in names):
-        raise text.error(
-            f"{node.sql()!r} is not a column of this stream", node, f"write {names[-1]}.{node.name}"
-        )
+        raise text.error(f"{node.sql()!r} is not a column of this stream", node, f"write {node.name}")
     index = schema.find(node.name)
     if index is None:
         raise text.error(

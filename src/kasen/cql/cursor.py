@@ -14,6 +14,25 @@ from kasen.errors import QueryError
 
 Node = TypeVar("Node", bound=exp.Expr)
 
+# What may follow a column's name in an expression, or where a column is declared.
+_BEHIND_NAMES = (
+    TokenType.COMMA,
+    TokenType.DOT,
+    TokenType.R_PAREN,
+    TokenType.EQ,
+    TokenType.NEQ,
+    TokenType.LT,
+    TokenType.LTE,
+    TokenType.GT,
+    TokenType.GTE,
+    TokenType.PLUS,
+    TokenType.SLASH,
+)
+_WORDS_BEHIND_NAMES = frozenset(
+    {"FROM", "AS", "IS", "IN", "BETWEEN", "LIKE", "AND", "OR", "INTEGER", "INT", "BIGINT", "DOUBLE"}
+    | {"DECIMAL", "VARCHAR", "BOOLEAN", "TIMESTAMP", "ROWS"}
+)
+
 STREAM_KINDS = ("ISTREAM", "DSTREAM", "RSTREAM")
 
 MAX_NESTING = 50
@@ -76,7 +95,9 @@ class Cursor:
         index = self._index
         while self._tokens[index].token_type is TokenType.L_PAREN:
             index += 1
-        return self._words[index] in ("SELECT", "WITH") or (index == self._index and self.at_streamify())
+        if self._words[index] in STREAM_KINDS:
+            return self._tokens[index + 1].token_type in (TokenType.L_PAREN, TokenType.L_BRACKET)
+        return self._words[index] in ("SELECT", "WITH")
 
     # ------------------------------------------------------------ taking
 
@@ -117,11 +138,10 @@ class Cursor:
     def at_name(self, reserved: frozenset[str] = RESERVED) -> bool:
         return self.type is TokenType.IDENTIFIER or (self.type is TokenType.VAR and self.word not in reserved)
 
-    def name(self, expected: str) -> exp.Identifier:
+    def name(self, expected: str, remedy: str = "") -> exp.Identifier:
         """A name: a word that is not reserved, or anything in double quotes."""
         if not self.at_name():
-            taken = self.word in RESERVED
-            raise self.fail(expected, f'as a name, {self.word} needs quotes: "{self.word}"' if taken else "")
+            raise self.fail(expected, remedy)
         token = self.take()
         return spanned(
             exp.Identifier(this=token.text, quoted=token.token_type is TokenType.IDENTIFIER), token
@@ -157,12 +177,18 @@ class Cursor:
             previous = self.previous
             fault = f"expected {expected}, but the statement ends here"
             return self.text.error_at(fault, previous.start, previous.end, remedy or self._misspelt())
-        if self.word in REFUSED:
+        if self.word in RESERVED and self._used_as_name():
+            remedy = f'as a name, {self.word} needs quotes: "{token.text}"'
+        elif self.word in REFUSED:
             fault, remedy = REFUSED[self.word]
             return self.text.error_at(fault, token.start, token.end, remedy)
         source = self.text.text[token.start : token.end + 1]
         fault = f"expected {expected}, but found {source[:40]}"
         return self.text.error_at(fault, token.start, token.end, remedy or self._misspelt())
+
+    def _used_as_name(self) -> bool:
+        """Whether what follows the current word would follow a name."""
+        return self.next_is(*_BEHIND_NAMES) or self.next_word() in _WORDS_BEHIND_NAMES
 
     def _misspelt(self) -> str:
         """If a name was just given without AS, it may have been meant as a word of the language."""

@@ -7,7 +7,7 @@ never has to guess a type.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TYPE_CHECKING
@@ -141,6 +141,21 @@ def children(expr: Expr) -> tuple[Expr, ...]:
         case Case(branches=branches, otherwise=otherwise):
             return (*(part for branch in branches for part in branch), otherwise)
     return ()
+
+
+def map_children(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:
+    """The expression with `change` applied to its direct sub-expressions."""
+    match expr:
+        case Call(type_, op, args):
+            return Call(type_, op, tuple(change(arg) for arg in args))
+        case Cast(type_, arg):
+            return Cast(type_, change(arg))
+        case Case(type_, branches, otherwise):
+            changed = tuple((change(test), change(value)) for test, value in branches)
+            return Case(type_, changed, change(otherwise))
+        case InQuery(type_, args, query):
+            return InQuery(type_, tuple(change(arg) for arg in args), query)
+    return expr
 
 
 def walk(expr: Expr) -> Iterator[Expr]:

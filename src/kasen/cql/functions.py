@@ -72,20 +72,25 @@ def _common(types: Sequence[Type]) -> Type | None:
 
 def _compare(types: Sequence[Type]) -> Typing:
     common = _common(types)
-    if common is None:
+    if common is None or common.kind is Kind.INTERVAL:
         return None
-    return (common,) * len(types), BOOLEAN
+    return (_known(common),) * len(types), BOOLEAN
+
+
+def _known(type_: Type) -> Type:
+    """No argument has the type NULL: a bare NULL is as good as a VARCHAR."""
+    return VARCHAR if type_.is_null else type_
 
 
 def _same(types: Sequence[Type]) -> Typing:
     common = _common(types)
-    if common is None:
+    if common is None or common.kind is Kind.INTERVAL:
         return None
     return (common,) * len(types), common
 
 
-def _any(result: Type) -> Rule:
-    return lambda types: (tuple(types), result)
+def _any(types: Sequence[Type]) -> Typing:
+    return None if types[0].kind is Kind.INTERVAL else ((_known(types[0]),), BOOLEAN)
 
 
 def _booleans(types: Sequence[Type]) -> Typing:
@@ -165,7 +170,7 @@ SCALARS: dict[str, Scalar] = {
     ">": Scalar(2, 2, _compare, "a > b"),
     ">=": Scalar(2, 2, _compare, "a >= b"),
     "is_distinct": Scalar(2, 2, _compare, "a IS DISTINCT FROM b"),
-    "is_null": Scalar(1, 1, _any(BOOLEAN), "a IS NULL"),
+    "is_null": Scalar(1, 1, _any, "a IS NULL"),
     "in": Scalar(2, None, _compare, "a IN (b, c)"),
     "and": Scalar(2, None, _booleans, "a AND b"),
     "or": Scalar(2, None, _booleans, "a OR b"),
@@ -211,8 +216,8 @@ TRUNC_UNITS = ("year", "month", "day", "hour", "minute", "second")
 # ---------------------------------------------------------------- aggregates
 
 
-def _count(_: Sequence[Type]) -> Typing:
-    return (), BIGINT
+def _count(types: Sequence[Type]) -> Typing:
+    return None if types[0].kind is Kind.INTERVAL else ((_known(types[0]),), BIGINT)
 
 
 def _sum(types: Sequence[Type]) -> Typing:
@@ -232,7 +237,8 @@ def _mean(types: Sequence[Type]) -> Typing:
 
 
 def _extreme(types: Sequence[Type]) -> Typing:
-    return (types[0],), types[0]
+    type_ = _known(types[0])
+    return None if type_.kind is Kind.INTERVAL else ((type_,), type_)
 
 
 AGGREGATES: dict[str, Rule] = {

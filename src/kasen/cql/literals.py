@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import re
 from datetime import datetime, timedelta
 from decimal import Decimal, InvalidOperation
+from fractions import Fraction
 
 from sqlglot import exp
 
 from kasen.cql import nodes
-from kasen.cql.expr import Literal, Value
+from kasen.cql.expr import Expr, Literal
 from kasen.cql.text import Text
 from kasen.types import (
     BIGINT,
@@ -26,52 +28,65 @@ from kasen.types import (
 )
 
 _EPOCH = datetime(1970, 1, 1)
-_TIMESTAMP = re.compile(r"\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?)?")
+_TIMESTAMP = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}([ T][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?)?")
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+_DECIMAL = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)")
+# Durations reach no further than this: twice it still fits in a BIGINT.
+_LONGEST = 2**62
 
-DType = exp.DType
 _TYPES: dict[exp.DType, Type] = {
-    DType.BOOLEAN: BOOLEAN,
-    DType.TINYINT: INTEGER,
-    DType.SMALLINT: INTEGER,
-    DType.INT: INTEGER,
-    DType.BIGINT: BIGINT,
-    DType.FLOAT: DOUBLE,
-    DType.DOUBLE: DOUBLE,
-    DType.VARCHAR: VARCHAR,
-    DType.CHAR: VARCHAR,
-    DType.TEXT: VARCHAR,
-    DType.TIMESTAMP: TIMESTAMP,
-    DType.DATETIME: TIMESTAMP,
+    exp.DType.BOOLEAN: BOOLEAN,
+    exp.DType.INT: INTEGER,
+    exp.DType.BIGINT: BIGINT,
+    exp.DType.DOUBLE: DOUBLE,
+    exp.DType.VARCHAR: VARCHAR,
+    exp.DType.TIMESTAMP: TIMESTAMP,
 }
-_TYPE_HELP = "types are BOOLEAN, INTEGER, BIGINT, DOUBLE, DECIMAL(p, s), VARCHAR, TIMESTAMP"
 
 
-def number(node: exp.Literal, text: Text) -> Literal:
+def number(node: exp.Literal, text: Text, negative: bool = False) -> Literal:
     """An integer is INTEGER or BIGINT, `1.50` a DECIMAL, `1e3` a DOUBLE."""
-    digits = str(node.this)
-    try:
-        if re.fullmatch(r"\d+", digits):
-            value = int(digits)
-            if value < 2**31:
-                return Literal(INTEGER, value)
-            if value < 2**63:
-                return Literal(BIGINT, value)
-            raise text.error(f"the number {digits} is too large", node, "BIGINT ends at 9223372036854775807")
-        if "e" in digits.lower():
-            return Literal(DOUBLE, float(digits))
-        return _decimal_literal(Decimal(digits), node, text)
-    except (ValueError, InvalidOperation):
-        raise text.error(f"cannot read the number {digits!r}", node) from None
+    digits = f"-{node.this}" if negative else str(node.this)
+    if _INTEGER.fullmatch(digits):
+        found = _integer(digits)
+        if found is None:
+            limit = "-9223372036854775808" if negative else "9223372036854775807"
+            fault = f"the number {_shortened(digits)} is too large"
+            raise text.error(fault, node, f"BIGINT ends at {limit}; as a DOUBLE, write it with e0 behind")
+        return found
+    if "e" in digits.lower():
+        if math.isinf(float(digits)):
+            fault = f"the number {_shortened(digits)} is too large"
+            raise text.error(fault, node, "DOUBLE ends at 1.7976931348623157e308")
+        return Literal(DOUBLE, float(digits))
+    value = _decimal(digits)
+    if value is None:
+        fault = f"the number {_shortened(digits)} has more than {MAX_DECIMAL_DIGITS} digits"
+        raise text.error(fault, node, "as a DOUBLE, write it with e0 behind")
+    return value
 
 
-def _decimal_literal(value: Decimal, node: exp.Expr, text: Text) -> Literal:
-    exponent = value.as_tuple().exponent
-    scale = max(0, -exponent) if isinstance(exponent, int) else 0
-    precision = max(len(value.as_tuple().digits), scale)
-    if precision > MAX_DECIMAL_DIGITS:
-        fault = f"the number {value} has more than {MAX_DECIMAL_DIGITS} digits"
-        raise text.error(fault, node, f"write it as DOUBLE: {value}e0")
-    return Literal(decimal(max(1, precision), scale), value)
+def _shortened(digits: str) -> str:
+    return digits if len(digits) <= 40 else f"{digits[:20]}...{digits[-10:]}"
+
+
+def _integer(digits: str) -> Literal | None:
+    # Python refuses to read integers of thousands of digits; none of those fits anyway.
+    if len(digits.lstrip("+-").lstrip("0")) > 19:
+        return None
+    value = int(digits)
+    if -(2**31) <= value < 2**31:
+        return Literal(INTEGER, value)
+    return Literal(BIGINT, value) if -(2**63) <= value < 2**63 else None
+
+
+def _decimal(digits: str) -> Literal | None:
+    value = Decimal(digits)
+    _, figures, exponent = value.as_tuple()
+    assert isinstance(exponent, int)
+    scale = max(0, -exponent)
+    precision = max(1, len(figures), scale)
+    return Literal(decimal(precision, scale), value) if precision <= MAX_DECIMAL_DIGITS else None
 
 
 def parse_timestamp(value: str) -> int | None:
@@ -85,41 +100,46 @@ def parse_timestamp(value: str) -> int | None:
         return None
 
 
-def convert_text(value: str, wanted: Type) -> Value:
-    """What a quoted constant means beside a value of type `wanted`; ValueError if nothing."""
+def convert_text(arg: Expr, wanted: Type, node: exp.Expr, text: Text) -> Literal:
+    """What a quoted constant means beside a value of type `wanted`."""
+    assert isinstance(arg, Literal)
+    value = str(arg.value)
+    found = _converted(value.strip(), wanted)
+    if found is None:
+        remedy = {
+            Kind.TIMESTAMP: "write it as '2026-01-31 23:59:59', with up to six digits after the seconds",
+            Kind.BOOLEAN: "write TRUE or FALSE",
+        }.get(wanted.kind, "write the number without quotes")
+        raise text.error(f"{_shortened(value)!r} is not a {_family(wanted)}", node, remedy)
+    return found
+
+
+def _converted(value: str, wanted: Type) -> Literal | None:
     if wanted.kind is Kind.TIMESTAMP:
         parsed = parse_timestamp(value)
-        if parsed is None:
-            raise ValueError(value)
-        return parsed
+        return None if parsed is None else Literal(TIMESTAMP, parsed)
+    if wanted.kind is Kind.BOOLEAN:
+        return Literal(BOOLEAN, value.lower() == "true") if value.lower() in ("true", "false") else None
     if wanted.is_integer:
-        number_ = int(value)
-        limit = 2**31 if wanted.kind is Kind.INTEGER else 2**63
-        if not -limit <= number_ < limit:
-            raise ValueError(value)
-        return number_
-    if wanted.kind is Kind.DOUBLE:
-        return float(value)
-    if wanted.kind is Kind.BOOLEAN and value.lower() in ("true", "false"):
-        return value.lower() == "true"
-    raise ValueError(value)
+        return _integer(value) if _INTEGER.fullmatch(value) else None
+    if wanted.kind is Kind.DECIMAL and _DECIMAL.fullmatch(value):
+        return _decimal(value)
+    try:
+        return Literal(DOUBLE, float(value)) if "_" not in value else None
+    except ValueError:
+        return None
+
+
+def _family(type_: Type) -> str:
+    return "BIGINT" if type_.is_integer else str(type_.kind.value)
 
 
 def cql_type(node: exp.DataType, text: Text) -> Type:
     """The CQL type that a type's name stands for."""
-    if node.this in (DType.DECIMAL, DType.BIGDECIMAL):
-        return _decimal_type(node, text)
-    found = _TYPES.get(node.this)
-    if found is None or (node.expressions and found is not VARCHAR):
-        raise text.error(f"unknown type {node.sql()!r}", node, _TYPE_HELP)
-    return found
-
-
-def _decimal_type(node: exp.DataType, text: Text) -> Type:
-    sizes = [
-        str(size.this.this if isinstance(size, exp.DataTypeParam) else size) for size in node.expressions
-    ]
-    if not all(size.isdigit() for size in sizes) or len(sizes) > 2:
+    if node.this is not exp.DType.DECIMAL:
+        return _TYPES[node.this]
+    sizes = [str(size.this.this) for size in node.expressions]
+    if not all(re.fullmatch("[0-9]{1,9}", size) for size in sizes) or len(sizes) > 2:
         raise text.error("DECIMAL takes its digits and its scale as numbers", node, "such as DECIMAL(10, 2)")
     precision = int(sizes[0]) if sizes else MAX_DECIMAL_DIGITS
     scale = int(sizes[1]) if len(sizes) > 1 else (0 if sizes else 3)
@@ -130,47 +150,39 @@ def _decimal_type(node: exp.DataType, text: Text) -> Type:
 
 
 def interval(node: exp.Interval, text: Text) -> Literal:
-    """INTERVAL '5' MINUTE, INTERVAL 5 MINUTES, INTERVAL '5 minutes' as µs."""
-    amount = node.this
-    unit = node.args.get("unit")
-    value = str(amount.this) if isinstance(amount, exp.Literal) else ""
-    if isinstance(amount, exp.Neg) and isinstance(amount.this, exp.Literal):
-        value = f"-{amount.this.this}"
-    word = str(unit.this if isinstance(unit, exp.Var) else unit or "")
-    if not word and " " in value.strip():
-        value, word = value.strip().split(" ", 1)
-    canonical = nodes.canonical_unit(word.strip())
-    micros = _scaled(value, nodes.UNITS[canonical]) if canonical else None
+    """INTERVAL '5' MINUTE as µs."""
+    micros = _scaled(str(node.this.this), nodes.UNITS[node.args["unit"].name])
     if micros is None:
-        remedy = "such as INTERVAL '5' MINUTE; units run from MICROSECOND to DAY"
-        raise text.error("cannot read this interval", node, remedy)
+        remedy = "such as INTERVAL '5' MINUTE or INTERVAL '1.5' SECOND"
+        raise text.error("an INTERVAL is a whole number of microseconds, below 146,000 years", node, remedy)
     return Literal(INTERVAL, micros)
 
 
-def duration(node: nodes.Duration, time: Type, text: Text, *, least: int = 0) -> int:
+def duration(node: nodes.Duration, time: Type, text: Text, *, least: int = 0, remedy: str = "") -> int:
     """A duration in the app's unit of time (µs, or BIGINT's own)."""
     amount = str(node.this.this)
     unit = node.args.get("unit")
     if time == TIMESTAMP and unit is None:
-        raise text.error(
-            f"the duration {amount} has no unit", node, f"time is TIMESTAMP here: {amount} SECONDS"
-        )
+        fault = f"the length of time {_shortened(amount)} has no unit"
+        raise text.error(fault, node, f"time is TIMESTAMP here: write {_shortened(amount)} SECONDS")
     if time == BIGINT and unit is not None:
-        remedy = f"time is BIGINT here, so write the bare number: {amount}"
-        raise text.error(f"the duration {amount} {unit} has a unit", node, remedy)
+        fault = f"the length of time {_shortened(amount)} {unit} has a unit"
+        raise text.error(fault, node, f"time is BIGINT here: write the bare number {_shortened(amount)}")
     value = _scaled(amount, nodes.UNITS[unit] if unit else 1)
     if value is None:
-        raise text.error("a duration is a whole number of microseconds", node)
+        whole = "a whole number of microseconds, below 146,000 years" if unit else "a whole number below 2^62"
+        raise text.error(f"a length of time is {whole}", node, "such as 5 MINUTES" if unit else "such as 10")
     if value < least:
-        raise text.error(f"this duration must be at least {least}", node)
+        raise text.error(f"this length of time must be at least {least}", node, remedy)
     return value
 
 
 def _scaled(amount: str, factor: int) -> int | None:
     try:
-        value = Decimal(amount) * factor
+        value = Decimal(amount)
     except InvalidOperation:
         return None
-    if not value.is_finite() or value != value.to_integral_value() or abs(value) >= 2**62:
+    if not value.is_finite() or value.adjusted() > 30 or int(value.as_tuple().exponent) < -30:
         return None
-    return int(value)
+    scaled = Fraction(value) * factor
+    return int(scaled) if scaled.denominator == 1 and abs(scaled) < _LONGEST else None

@@ -6,13 +6,18 @@ from sqlglot import exp
 
 
 def output_names(projections: list[exp.Expr]) -> list[str]:
-    """One name a projection; a name met again gets _1, _2, ... so that every column can be named."""
+    """One name a projection; a name met again gets _1, _2, ... so that every column can be named.
+
+    Names that the user gave stay: others make way for them.
+    """
+    given = [item.alias.lower() for item in projections if isinstance(item, exp.Alias)]
     names: list[str] = []
     taken: set[str] = set()
     for position, item in enumerate(projections, 1):
         base = _base_name(item) or f"column{position}"
+        own = isinstance(item, exp.Alias)
         name, suffix = base, 0
-        while name.lower() in taken:
+        while name.lower() in taken or (name.lower() in given and not (own and not suffix)):
             suffix += 1
             name = f"{base}_{suffix}"
         taken.add(name.lower())
@@ -21,14 +26,15 @@ def output_names(projections: list[exp.Expr]) -> list[str]:
 
 
 def _base_name(item: exp.Expr) -> str:
-    if isinstance(item, exp.Alias | exp.Column):
-        return str(item.alias_or_name)
-    if isinstance(item, exp.Paren | exp.Cast | exp.TryCast):
-        return _base_name(item.this)
-    if isinstance(item, exp.WithinGroup):
-        return str(item.this.name).lower()
-    if isinstance(item, exp.Anonymous):
-        return str(item.name).lower()
-    if isinstance(item, exp.Func):
-        return item.sql_name().lower()
+    match item:
+        case exp.Alias() | exp.Column():
+            return str(item.alias_or_name)
+        case exp.Paren() | exp.Cast() | exp.WithinGroup():
+            return _base_name(item.this)
+        case exp.Anonymous():
+            return str(item.name).lower()
+        case exp.Extract():
+            return "extract"
+        case exp.Case():
+            return "case"
     return ""

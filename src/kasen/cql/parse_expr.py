@@ -94,6 +94,8 @@ def _predicate(c: Cursor) -> exp.Expr:
 
 def _comparison(c: Cursor, left: exp.Expr) -> exp.Expr:
     sign = c.take()
+    if sign.text == "=" and c.at(TokenType.EQ):
+        raise c.error("== is not CQL", "write a single =", first=sign)
     c.wanted = f"a value after {sign.text}"
     quantifier = _QUANTIFIERS.get(c.word)
     if quantifier is None or not c.next_is(TokenType.L_PAREN):
@@ -199,8 +201,8 @@ def _word(c: Cursor) -> exp.Expr:
     if special is not None and (node := special(c)) is not None:
         return node
     if c.word in RESERVED:
-        wanted = c.wanted
-        raise c.fail(wanted, f'as a name, {c.word} needs quotes: "{c.word}"')
+        after_comma = c.previous.token_type is TokenType.COMMA
+        raise c.fail(c.wanted, "take the comma before it out" if after_comma else "")
     if c.next_is(TokenType.L_PAREN):
         return _call(c)
     return _column(c)
@@ -265,9 +267,10 @@ def comma_list(c: Cursor, item: Callable[[], exp.Expr]) -> list[exp.Expr]:
     return items
 
 
-def _close(c: Cursor, what: str) -> None:
+def _close(c: Cursor, what: str, more: str = ", or ") -> None:
+    """Takes the closing parenthesis of `what`; `more` is what else could have come."""
     shown = "" if what == "(" else f" of {what}"
-    c.expect_type(TokenType.R_PAREN, f", or the closing ){shown}")
+    c.expect_type(TokenType.R_PAREN, f"{more}the closing ){shown}")
 
 
 # ---------------------------------------------------------------- functions
@@ -337,7 +340,7 @@ def _within_group(c: Cursor, call: exp.Expr, first: Token) -> exp.Expr:
     c.accept("ASC")
     if c.word in ("DESC", "NULLS"):
         raise c.error(f"WITHIN GROUP takes no {c.word}", "count the share from the other end: 1 - p")
-    _close(c, "WITHIN GROUP")
+    _close(c, "WITHIN GROUP", "")
     order = exp.Order(expressions=[exp.Ordered(this=value, nulls_first=False)])
     return spanned(exp.WithinGroup(this=call, expression=order), first, c.previous)
 
@@ -370,7 +373,7 @@ def _cast(c: Cursor) -> exp.Expr | None:
     c.leave()
     c.expect("AS", f"AS and a type in {name}", f"write {name}(a AS INTEGER)")
     kind = data_type(c, f"a type in {name}")
-    _close(c, f"{name}(")
+    _close(c, f"{name}(", "")
     node: exp.Expr = (exp.Cast if name == "CAST" else exp.TryCast)(this=value, to=kind)
     return spanned(node, first, c.previous)
 
@@ -385,7 +388,7 @@ def _extract(c: Cursor) -> exp.Expr | None:
     c.enter()
     value = expression(c, "a TIMESTAMP after FROM")
     c.leave()
-    _close(c, "EXTRACT(")
+    _close(c, "EXTRACT(", "")
     field = exp.Var(this=part.name.upper())
     return spanned(exp.Extract(this=field, expression=value), first, c.previous)
 

@@ -55,7 +55,8 @@ def _item(c: Cursor, behind: str) -> exp.Expr:
     window = _window(c) if c.at(TokenType.L_BRACKET) else None
     alias = c.alias_name(NOT_ALIASES)
     if c.at(TokenType.L_BRACKET) and alias is not None:
-        raise c.error("the window stands before the name", f"write [...] AS {alias.name}")
+        shown = this.name if isinstance(this, exp.Table) else "(SELECT ...)"
+        raise c.error("the window stands before the name", f"write {shown} [...] AS {alias.name}")
     if c.at(TokenType.L_BRACKET):
         raise c.error("a stream takes one window", "take one of them out")
     if c.at(TokenType.L_PAREN) and alias is not None:

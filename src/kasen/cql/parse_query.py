@@ -8,7 +8,7 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
 from kasen.cql import nodes
-from kasen.cql.cursor import Cursor, spanned
+from kasen.cql.cursor import STREAM_KINDS, Cursor, spanned
 from kasen.cql.parse_expr import comma_list, expression
 from kasen.cql.parse_from import from_items
 from kasen.cql.parse_type import duration
@@ -78,6 +78,8 @@ def _term(c: Cursor) -> exp.Expr:
         return _select(c)
     if c.at_streamify():
         return streamify(c)
+    if c.word in STREAM_KINDS:
+        raise c.fail(f"a query in parentheses after {c.take().text.upper()}")
     if not c.at(TokenType.L_PAREN):
         raise c.fail("a query: SELECT, ISTREAM(...), DSTREAM(...) or RSTREAM(...)")
     opening = c.take()
@@ -182,6 +184,7 @@ def _projection(c: Cursor) -> exp.Expr:
     value = expression(c, "a column or an expression in the SELECT list")
     last = c.previous
     if last.token_type is TokenType.NUMBER and c.at(TokenType.VAR) and c.current.start == last.end + 1:
+        c.take()
         raise c.error("a name cannot start with a digit", "write a blank between number and name", first=last)
     alias = c.alias_name(NOT_ALIASES)
     return value if alias is None else exp.Alias(this=value, alias=alias)

@@ -16,7 +16,7 @@ from kasen.cql.cursor import Cursor, spanned
 from kasen.cql.parse_expr import comma_list
 from kasen.cql.parse_query import parse_query
 from kasen.cql.parse_type import data_type, duration
-from kasen.cql.words import FOREIGN_STATEMENTS
+from kasen.cql.words import FOREIGN_STATEMENTS, RESERVED
 
 _VERBS = ("REGISTER", "REPLACE", "DROP", "SET")
 _STATEMENTS = "REGISTER STREAM|RELATION|QUERY, REPLACE QUERY, DROP QUERY or SET"
@@ -56,7 +56,12 @@ def _no_statement(c: Cursor) -> Exception:
     if not remedy:
         near = difflib.get_close_matches(c.word, _VERBS, 1, 0.6)
         remedy = f"did you mean {near[0]}?" if near else f"write {_STATEMENTS}"
-    return c.error("expected a statement", remedy)
+    return c.error(f"expected a statement, but found {c.current.text[:40]}", remedy)
+
+
+def _new_name(c: Cursor, expected: str) -> exp.Identifier:
+    quotes = f'as a name, {c.word} needs quotes: "{c.current.text}"' if c.word in RESERVED else ""
+    return c.name(expected, quotes)
 
 
 # ---------------------------------------------------------------- inputs
@@ -64,7 +69,7 @@ def _no_statement(c: Cursor) -> Exception:
 
 def _register_input(c: Cursor, kind: str) -> nodes.RegisterInput:
     what = kind.lower()
-    name = c.name(f"the {what}'s name")
+    name = _new_name(c, f"the {what}'s name")
     c.expect_type(
         TokenType.L_PAREN, f"the {what}'s columns in parentheses", "such as (id INTEGER, price DOUBLE)"
     )
@@ -80,7 +85,7 @@ def _register_input(c: Cursor, kind: str) -> nodes.RegisterInput:
 
 
 def _column(c: Cursor) -> exp.Expr:
-    name = c.name("a column's name")
+    name = _new_name(c, "a column's name")
     return nodes.ColumnSpec(this=name, kind=data_type(c, f"the type of column {name.name!r}"))
 
 
@@ -102,7 +107,8 @@ def _input_clause(c: Cursor, args: dict[str, Any]) -> None:
     else:
         raise c.fail("TIMESTAMP BY, SLACK, IDLE, RETAIN, TICK BY or FROM")
     if clause in args:
-        raise c.error(f"{clause.upper()} is given twice", "take one of them out", first=first)
+        shown = f"{clause.upper()} BY" if clause in ("timestamp", "tick") else clause.upper()
+        raise c.error(f"{shown} is given twice", "take one of them out", first=first)
     args[clause] = value
 
 
@@ -142,7 +148,7 @@ def _option(c: Cursor) -> exp.Expr:
 
 
 def _register_query(c: Cursor, replace: bool) -> nodes.RegisterQuery:
-    name = c.name("the query's name")
+    name = _new_name(c, "the query's name")
     c.accept("AS")
     query = parse_query(c)
     connector = _connector(c, "INTO") if c.accept("INTO") else None

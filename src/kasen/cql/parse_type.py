@@ -32,6 +32,16 @@ _TYPES: dict[str, exp.DType] = {
     "TIMESTAMP": _D.TIMESTAMP,
     "DATETIME": _D.TIMESTAMP,
 }
+_FOREIGN = {
+    "DATE": "TIMESTAMP",
+    "TIME": "TIMESTAMP",
+    "TIMESTAMPTZ": "TIMESTAMP",
+    "INT2": "INTEGER",
+    "INT4": "INTEGER",
+    "INT8": "BIGINT",
+    "FLOAT8": "DOUBLE",
+    "NUMBER": "DECIMAL",
+}
 _MAIN = ("BOOLEAN", "INTEGER", "BIGINT", "DOUBLE", "DECIMAL(p, s)", "VARCHAR", "TIMESTAMP")
 _UNITS = "units are MICROSECOND, MILLISECOND, SECOND, MINUTE, HOUR, DAY"
 
@@ -44,7 +54,7 @@ def data_type(c: Cursor, expected: str) -> exp.DataType:
     name = first.text.upper()
     kind = _TYPES.get(name)
     if kind is None:
-        near = difflib.get_close_matches(name, _TYPES, 1, 0.7)
+        near = [_FOREIGN[name]] if name in _FOREIGN else difflib.get_close_matches(name, _TYPES, 1, 0.7)
         remedy = f"did you mean {near[0]}?" if near else f"types are {', '.join(_MAIN)}"
         raise c.error(f"unknown type {first.text!r}", remedy, first=first)
     if name == "DOUBLE":

@@ -11,6 +11,7 @@ from sqlglot import exp
 from kasen.cql.bound import Slide, Source
 from kasen.cql.expr import Column
 from kasen.cql.text import Text
+from kasen.errors import QueryError
 from kasen.types import Schema, Type
 
 
@@ -53,6 +54,8 @@ class Scope:
     time: Type
     items: list[Item] = field(default_factory=list)
     parent: Scope | None = None
+    # While ON is bound: the first item that it sees, as JOIN binds tighter than the comma.
+    start: int = 0
 
     def column(self, node: exp.Column) -> Column:
         """The column that a name stands for; unknown and ambiguous names are errors."""
@@ -73,43 +76,61 @@ class Scope:
         hits = [
             (position, index)
             for position, item in enumerate(self.items)
-            if not node.table or item.alias.lower() == node.table.lower()
+            if position >= self.start and (not node.table or item.alias.lower() == node.table.lower())
             for index in (item.schema.find(node.name),)
             if index is not None
         ]
         if len(hits) > 1:
-            owners = ", ".join(f"{self.items[position].alias}.{node.name}" for position, _ in hits)
-            raise self.text.error(
-                f"the name {node.name!r} is ambiguous", node, f"write which one is meant: {owners}"
-            )
+            raise self._ambiguous(node, [self.items[position].alias for position, _ in hits])
         if not hits:
             return None
         position, index = hits[0]
         field_ = self.items[position].schema[index]
         return Column(field_.type, position, index, field_.name, outer)
 
-    def _unknown(self, node: exp.Column) -> Exception:
-        aliases = [item.alias for item in self.items]
+    def _ambiguous(self, node: exp.Column, aliases: list[str]) -> QueryError:
+        remedy = "write which one is meant: " + ", ".join(f"{alias}.{node.name}" for alias in aliases)
+        if not all(aliases):
+            remedy = "give the sub-query a name, and write which one is meant: (SELECT ...) AS name"
+        return self.text.error(f"the name {node.name!r} is ambiguous", node, remedy)
+
+    def _unknown(self, node: exp.Column) -> QueryError:
+        """The error for a name that means nothing here; it may mean something somewhere else."""
+        shown = node.sql()
+        if self.start and Scope(self.text, self.time, self.items)._find(node, 0) is not None:
+            remedy = "JOIN binds tighter than the comma: put the condition into WHERE, or write CROSS JOIN"
+            return self.text.error(f"ON cannot see {shown!r}, which stands before the comma", node, remedy)
+        beyond = self.parent.parent if self.parent is not None else None
+        if beyond is not None and beyond._find(node, 0) is not None:
+            remedy = "a sub-query may use columns of the query directly around it: join in FROM instead"
+            return self.text.error(f"{shown!r} is a column two queries further out", node, remedy)
+        items = self.items[self.start :]
+        aliases = [item.alias for item in items if item.alias]
         if node.table and node.table.lower() not in (alias.lower() for alias in aliases):
-            fault = f"no {node.table!r} in FROM"
-            return self.text.error(fault, node, suggest(node.table, aliases, "FROM has"))
+            return self.text.error(f"no {node.table!r} in FROM", node, self._table_remedy(node, aliases))
         names = [
             field_.name
-            for item in self.items
+            for item in items
             if not node.table or item.alias.lower() == node.table.lower()
             for field_ in item.schema
         ]
-        return self.text.error(
-            f"unknown column {node.sql()!r}", node, suggest(node.name, names, "columns are")
-        )
+        return self.text.error(f"unknown column {shown!r}", node, suggest(node.name, names, "columns are"))
+
+    def _table_remedy(self, node: exp.Column, aliases: list[str]) -> str:
+        for item in self.items:
+            if isinstance(item.source.input, str) and item.source.input.lower() == node.table.lower():
+                return f"it is called {item.alias} here: write {item.alias}.{node.name}"
+        return suggest(node.table, aliases, "FROM has")
 
     def slide_item(self) -> int | None:
         """The only FROM item with a RANGE ... SLIDE window, or None if there is none or several."""
+        if any(item.unknown for item in self.items):
+            raise UnknownSchema
         slides = [i for i, item in enumerate(self.items) if isinstance(item.source.window, Slide)]
         return slides[0] if len(slides) == 1 else None
 
 
-def suggest(name: str, known: Iterable[str], lead: str) -> str:
+def suggest(name: str, known: Iterable[str], lead: str, most: int = 12) -> str:
     """A remedy for an unknown name: the nearest known ones, else all of them."""
     choices = list(dict.fromkeys(known))
     near = difflib.get_close_matches(name.lower(), [choice.lower() for choice in choices], 3, 0.6)
@@ -117,5 +138,5 @@ def suggest(name: str, known: Iterable[str], lead: str) -> str:
         return "did you mean " + " or ".join(choice for choice in choices if choice.lower() in near) + "?"
     if not choices:
         return ""
-    shown = ", ".join(choices[:12]) + (", ..." if len(choices) > 12 else "")
+    shown = ", ".join(choices[:most]) + (", ..." if len(choices) > most else "")
     return f"{lead} {shown}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from sqlglot import exp
 
 from kasen.cql.scope import suggest
@@ -22,8 +24,9 @@ def check_setting(name: str, value: str, node: exp.Expr, text: Text) -> str:
             choices = " or ".join(_CHOICES[name])
             raise text.error(f"{name} cannot be {value!r}", node.args["value"], f"write {choices}")
     elif name in _NUMBERS:
-        if not value.isdigit() or int(value) < 1:
-            raise text.error(f"{name} must be a whole number from 1 on", node.args["value"])
+        if not re.fullmatch("[1-9][0-9]{0,8}", value):
+            fault = f"{name} must be a whole number from 1 to 999999999"
+            raise text.error(fault, node.args["value"], f"such as SET {name} = 1000")
     else:
         raise text.error(
             f"unknown setting {name!r}", node.this, suggest(name, (*_CHOICES, *_NUMBERS), "settings are")
