@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from textwrap import wrap
 
 from kasen.cql.bound import App, Input, Now, PartitionRows, Range, Rows, Slide, Tick, Unbounded, Window
-from kasen.cql.expr import Aggregate, Expr
+from kasen.cql.expr import Aggregate, Column, Expr
 from kasen.cql.loops import show as show_loop
 from kasen.plan import logical
 from kasen.plan.build import build
-from kasen.plan.exprs import show, show_aggregate
+from kasen.plan.exprs import rebuild, show, show_aggregate
 from kasen.plan.logical import Node
 from kasen.plan.partition import sharding
 from kasen.plan.rewrite import rewrite
-from kasen.types import BIGINT, Type
+from kasen.types import BIGINT, TIMESTAMP, Type
 
 _STATELESS = (logical.Scan, logical.Ref, logical.Filter, logical.Project)
+_WIDTH = 110
 
 
 def explain(app: App) -> str:
@@ -37,14 +39,14 @@ def _shared(plans: dict[str, Node]) -> dict[Node, int]:
 
     A scan is always shared, so it says nothing.
     """
-    counts = Counter(node for plan in plans.values() for node in logical.walk(plan))
+    counts = Counter(node for plan in plans.values() for node in _shown(plan))
     found: dict[Node, int] = {}
 
     def visit(node: Node) -> None:
         if counts[node] > 1 and not isinstance(node, logical.Scan | logical.Ref):
             found.setdefault(node, len(found) + 1)
             return
-        for child in node.children:
+        for child in _branches(node):
             visit(child)
 
     for plan in plans.values():
@@ -52,21 +54,37 @@ def _shared(plans: dict[str, Node]) -> dict[Node, int]:
     return found
 
 
+def _branches(node: Node) -> list[Node]:
+    """The inputs that are drawn as branches. The instants at which RSTREAM fires are a note instead."""
+    return [child for child in node.children if not isinstance(child, logical.Touches)]
+
+
+def _shown(node: Node) -> list[Node]:
+    """The node and everything drawn below it."""
+    return [node, *(below for child in _branches(node) for below in _shown(child))]
+
+
 def _inputs(app: App) -> str:
     lines = [f"time: {app.time}"]
     for one in app.inputs:
         kind = "relation" if one.is_relation else "stream"
-        lines.append(f"{kind} {one.name} {one.schema} from {one.connector.format}: {_order(one)}")
+        text = f"{kind} {one.name} {one.schema} from {one.connector.format}"
+        lines += _noted("", text, [_order(one, app.time)])
     return "\n".join(lines)
 
 
-def _order(one: Input) -> str:
+def _order(one: Input, time: Type) -> str:
     """How the input's tuples are ordered."""
     if one.is_static:
         return "static table, holds from the beginning"
     by = one.schema[one.timestamp].name if one.timestamp is not None else "arrival"
-    ticks = ", every tuple an instant" if one.tick is Tick.TUPLE else ""
-    return f"by {by}, then position in the source{ticks}"
+    parts = [f"by {by}, then position in the source"]
+    if one.tick is Tick.TUPLE:
+        parts.append("every tuple an instant")
+    # IDLE waits by the clock, whatever the stream's own time is.
+    lengths = (("slack", one.slack, time), ("idle", one.idle, TIMESTAMP), ("retain", one.retain, time))
+    parts += [f"{name} {show_length(length, unit)}" for name, length, unit in lengths if length]
+    return ", ".join(parts)
 
 
 @dataclass(slots=True)
@@ -85,14 +103,11 @@ class _Printer:
 
     def _tree(self, node: Node, lead: str, indent: str, lines: list[str]) -> None:
         again = node in self.printed
-        notes = self._notes(node, again)
-        lines.append(f"{lead}{describe(node, self.time)}" + (f"   -- {'; '.join(notes)}" if notes else ""))
-        if again:
-            return
+        children = [] if again else _branches(node)
+        below = indent + ("│" if children else " ")
+        lines += _noted(lead, describe(node, self.time), self._notes(node, again), below)
         if node in self.shared:
             self.printed.add(node)
-        # The instants at which RSTREAM fires follow from the windows shown below it.
-        children = [child for child in node.children if not isinstance(child, logical.Touches)]
         for position, child in enumerate(children):
             last = position == len(children) - 1
             deeper = indent + ("   " if last else "│  ")
@@ -106,7 +121,41 @@ class _Printer:
             notes += [f"shard: {sharding(node)}", f"state: {state(node, self.time)}"]
         if isinstance(node, logical.Streamify) and not node.needs_deletions:
             notes.append("no deletions")
+        if isinstance(node, logical.Streamify) and node.leaves:
+            notes.append("fires with " + ", ".join(_leaf(leaf, self.time) for leaf in node.leaves))
         return notes
+
+
+def _noted(lead: str, text: str, notes: list[str], below: str = "") -> list[str]:
+    """A line with its notes behind it, or below it (each line led in by `below`) where they do not fit."""
+    if not notes:
+        return _wrapped(lead, text, below)
+    line = f"{lead}{text}   -- {'; '.join(notes)}"
+    if len(line) <= _WIDTH:
+        return [line]
+    noted = [part for note in notes for part in _wrapped(f"{below}    -- ", note, f"{below}       ")]
+    return [*_wrapped(lead, text, f"{below}  "), *noted]
+
+
+def _wrapped(first: str, text: str, later: str) -> list[str]:
+    return wrap(
+        text,
+        _WIDTH,
+        initial_indent=first,
+        subsequent_indent=later,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def _leaf(leaf: Node, time: Type) -> str:
+    """A leaf of an RSTREAM: what its window stands on, and the window."""
+    assert isinstance(leaf, logical.Touches)
+    stream = leaf.child
+    while isinstance(stream, logical.Project | logical.Filter):
+        stream = stream.child
+    name = stream.name if isinstance(stream, logical.Scan | logical.Ref) else "a sub-query"
+    return name if leaf.window is None else f"{name} {show_window(leaf.window, time, stream)}"
 
 
 def describe(node: Node, time: Type) -> str:
@@ -123,15 +172,15 @@ def describe(node: Node, time: Type) -> str:
         case logical.Filter(condition=condition):
             return f"Filter {show(condition)}"
         case logical.Project(items=items, schema=schema):
-            return "Project " + ", ".join(
-                _item(item, field.name) for item, field in zip(items, schema, strict=True)
-            )
+            named = [_item(item, field.name) for item, field in zip(items, schema, strict=True)]
+            return "Project " + (", ".join(named) or "no columns")
         case logical.InnerJoin() | logical.WindowJoin():
             return _join(node, time)
         case logical.OuterJoin(kind=kind, keys=keys, residual=residual):
-            return f"{kind.value.capitalize()}Join {_condition(keys, residual)}"
-        case logical.SemiJoin(kind=kind, keys=keys, residual=residual):
-            return f"{kind.value.title().replace(' ', '')}Join {_condition(keys, residual)}".rstrip()
+            return f"{kind.value.capitalize()}Join {_condition(keys, residual) or 'all pairs'}"
+        case logical.SemiJoin(kind=kind):
+            name = "".join(word.capitalize() for word in kind.value.replace("-", " ").split())
+            return f"{name}Join {_condition(*_apart(node)) or 'any row'}"
         case logical.Aggregate(keys=keys, aggregates=calls):
             return f"Aggregate {_grouping(keys, calls)}"
         case logical.WindowAggregate(window=window, keys=keys, aggregates=calls, condition=condition):
@@ -140,9 +189,10 @@ def describe(node: Node, time: Type) -> str:
         case logical.PaneAggregate(pane=pane, keys=keys, aggregates=calls, condition=condition):
             where = f" WHERE {show(condition)}" if condition is not None else ""
             return f"PaneAggregate pane {show_length(pane, time)}{where} {_grouping(keys, calls)}"
-        case logical.WindowCombine(window=window, aggregates=calls):
-            values = ", ".join(show_aggregate(each) for each in calls)
-            return f"WindowCombine {show_window(window, time)} {values}"
+        case logical.WindowCombine(window=window, keys=count, aggregates=calls, child=panes):
+            keys = panes.keys if isinstance(panes, logical.PaneAggregate) else ()
+            assert len(keys) == count
+            return f"WindowCombine {show_window(window, time)} {_grouping(keys, calls)}"
         case logical.Distinct():
             return "Distinct"
         case logical.SetOp(kind=kind, all=all_):
@@ -170,6 +220,20 @@ def _join(node: logical.InnerJoin | logical.WindowJoin, time: Type) -> str:
         windows = zip(node.windows, node.inputs, strict=True)
         text += " over " + " ".join(show_window(window, time, child) for window, child in windows)
     return text + (f" hint {node.hint}" if node.hint else "")
+
+
+def _apart(node: logical.SemiJoin) -> tuple[tuple[tuple[Expr, Expr], ...], Expr | None]:
+    """Keys and residual with the sub-query's columns marked: both sides may call theirs the same."""
+    width = len(node.left.schema)
+
+    def inside(part: Expr) -> Expr:
+        return replace(part, name=f"query.{part.name}") if isinstance(part, Column) else part
+
+    def beyond(part: Expr) -> Expr:
+        return inside(part) if isinstance(part, Column) and part.index >= width else part
+
+    keys = tuple((left, rebuild(right, inside)) for left, right in node.keys)
+    return keys, None if node.residual is None else rebuild(node.residual, beyond)
 
 
 def _condition(keys: tuple[tuple[Expr, Expr], ...], residual: Expr | None) -> str:
@@ -212,18 +276,22 @@ def show_window(window: Window, time: Type, child: Node | None = None) -> str:
 def state(node: Node, time: Type) -> str:
     """What the step remembers between instants."""
     match node:
+        case logical.WindowNode(window=Unbounded()):
+            return "none"  # whoever needs a tuple again keeps it
         case logical.WindowNode(window=window):
             return _window_state(window, time)
         case logical.WindowJoin(windows=windows):
             return " + ".join(_window_state(window, time) for window in windows)
-        case logical.WindowAggregate(window=window):
-            return f"{_window_state(window, time)}, groups"
+        case logical.WindowAggregate(window=Unbounded(), aggregates=calls):
+            return _groups(calls)
+        case logical.WindowAggregate(window=window, aggregates=calls):
+            return f"{_window_state(window, time)}, {_groups(calls)}"
         case logical.PaneAggregate():
             return "groups of the open pane"
         case logical.WindowCombine(window=window, child=logical.PaneAggregate(pane=pane)):
-            return f"{window.length // pane} panes of groups"
-        case logical.Aggregate():
-            return "groups"
+            return f"{_many(window.length // pane, 'pane')} of groups"
+        case logical.Aggregate(aggregates=calls):
+            return _groups(calls)
         case logical.Streamify(kind=kind):
             return "the relation" if kind.value == "RSTREAM" else "none"
         case logical.Delay():
@@ -235,6 +303,16 @@ def state(node: Node, time: Type) -> str:
     return "the relations below it"
 
 
+def _groups(calls: tuple[Aggregate, ...]) -> str:
+    """DISTINCT and percentiles need the values themselves, whatever their window."""
+    whole = any(call.distinct or call.parameter is not None for call in calls)
+    return "groups with their values" if whole else "groups"
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
 def _window_state(window: Window, time: Type) -> str:
     match window:
         case Unbounded():
@@ -242,11 +320,12 @@ def _window_state(window: Window, time: Type) -> str:
         case Now():
             return "one instant"
         case Range(length) | Slide(length, _):
-            return f"{show_length(length, time)} of tuples"
-        case Rows(count, _):
-            return f"{count} tuples"
+            return f"{_many(length, 'unit') if time == BIGINT else show_length(length, time)} of tuples"
+        case Rows(count, slide):
+            waiting = f" and up to {slide - 1} waiting" if slide > 1 else ""
+            return _many(count, "tuple") + waiting
         case PartitionRows(_, count):
-            return f"{count} tuples a partition"
+            return f"{_many(count, 'tuple')} a partition"
     raise AssertionError
 
 
@@ -256,5 +335,5 @@ def _loops(app: App) -> str:
     for loop in app.loops:
         cuts = [name for name in loop if name in cut]
         where = f"cut at the delay of {', '.join(cuts)}" if cuts else "cut at a delay inside"
-        lines.append(f"  {show_loop(loop)}   -- {where}; runs instant by instant")
+        lines += _noted("  ", show_loop(loop), [where, "runs instant by instant"], "  ")
     return "\n".join(lines)

@@ -15,19 +15,19 @@ from kasen.operators.base import Operator
 from kasen.operators.batch import ORDER_INTEGER, check_width, orderings
 from kasen.operators.delay import Delay
 from kasen.operators.dictionary import Dictionary
+from kasen.operators.failures import Failures
 from kasen.operators.filter import Filter
 from kasen.operators.join import HashJoin
 from kasen.operators.pad import Pad
 from kasen.operators.partition_window import PartitionRows
 from kasen.operators.project import Project
-from kasen.operators.scalar import Failures
 from kasen.operators.semi_join import SemiJoin
 from kasen.operators.streamify import Every, Inserted, Whole
 from kasen.operators.touches import Reports, Touches
 from kasen.operators.union import Union
 from kasen.operators.value_order import ValueOrder
 from kasen.plan import logical, lower
-from kasen.plan.compile_expr import compile_condition, compile_item
+from kasen.plan.compile_expr import compile_condition, compile_items
 from kasen.plan.logical import Node, SemiKind
 from kasen.types import Kind, Schema
 
@@ -48,7 +48,7 @@ def instantiate(node: Node, context: Context) -> Operator:
         case logical.Filter(condition=condition):
             return Filter(compile_condition(condition, context.dictionary, context.failures))
         case logical.Project(items=items):
-            return Project(tuple(compile_item(item, context.dictionary, context.failures) for item in items))
+            return Project(compile_items(items, context.dictionary, context.failures))
         case logical.WindowNode(window=window):
             return _window(window, columns)
         case logical.Reports(window=window):

@@ -27,6 +27,7 @@ class Graph:
 
     def __init__(self, plan: Plan, context: Context, max_ticks: int = 1_000_000) -> None:
         self._plan = plan
+        self._context = context
         self._stages = plan.stages()
         self._widths = [len(step.node.schema) for step in plan.steps]
         self._max_ticks = min(max_ticks, (1 << TICK_BITS) - 2)

@@ -6,15 +6,15 @@ it to run; how that is cut into epochs never shows in the answers.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from kasen.operators.base import State
-from kasen.operators.batch import Batch, Bound, orderings
+from kasen.operators.batch import I64, Batch, Bound, orderings
 from kasen.operators.dictionary import Dictionary
+from kasen.operators.failures import Failures
 from kasen.operators.net import net
-from kasen.operators.scalar import Failures
 from kasen.operators.streamify import units
 from kasen.operators.value_order import ValueOrder
 from kasen.plan.instantiate import Context
@@ -29,10 +29,15 @@ _MOST_FLUSHES = 20_000
 
 @dataclass(slots=True)
 class Answer:
-    """What one epoch brought: the net changes of each query, and the rows that were refused."""
+    """What one epoch brought: the net changes of each query.
 
-    changes: dict[str, Batch]
-    refused: list[tuple[str, Rows, str]]
+    `deletions` are the lines of outside relations' deletions that were applied or refused; `refused`
+    those that found no row, with the reason.
+    """
+
+    changes: dict[str, Batch] = field(default_factory=dict)
+    deletions: list[tuple[str, I64]] = field(default_factory=list)
+    refused: list[tuple[str, I64, str]] = field(default_factory=list)
 
 
 class Pipeline:
@@ -111,11 +116,10 @@ class Pipeline:
 
     def _run_upto(self, ts: int) -> Answer:
         upto = Bound(ts, 0)
-        answer = Answer({}, [])
+        answer = Answer()
         if upto <= self._upto:
             return answer
-        sources = self._release(ts, answer)
-        first = self._first_instant(sources)
+        sources, first = self._release(ts, answer)
         if first is None and not self._graph.begun and not self.ended:
             return answer
         if not self._graph.begun:
@@ -126,24 +130,23 @@ class Pipeline:
         answer.changes = self._netted(self._graph.run(sources, upto))
         return answer
 
-    def _release(self, ts: int, answer: Answer) -> dict[str, Batch]:
+    def _release(self, ts: int, answer: Answer) -> tuple[dict[str, Batch], Bound | None]:
+        """The rows below a time as changes, and the first of their instants."""
         rows = {name: feed.release(ts) for name, feed in self._feeds.items()}
         by_tuple = [name for name in rows if self._inputs[name].tick.value == "TUPLE"]
         subs = dict(zip(by_tuple, number_tuples([rows[name] for name in by_tuple]), strict=True))
         sources: dict[str, Batch] = {}
+        first: list[Bound] = []
         for name, released in rows.items():
             batch = as_batch(released, subs.get(name))
+            first += [Bound(int(batch.ts[0]), int(batch.sub[0]))] if len(batch) else []
             if name in self._relations and len(batch):
                 batch, refused = self._relations[name].apply(released, batch)
+                answer.deletions.append((name, released.position[released.diff < 0]))
                 if len(refused):
-                    answer.refused.append((name, refused, "unmatched delete: no such row"))
+                    answer.refused.append((name, refused.position, "unmatched delete: no such row"))
             sources[name] = batch
-        return sources
-
-    @staticmethod
-    def _first_instant(sources: dict[str, Batch]) -> Bound | None:
-        found = [Bound(int(batch.ts[0]), int(batch.sub[0])) for batch in sources.values() if len(batch)]
-        return min(found, default=None)
+        return sources, min(first, default=None)
 
     def _netted(self, raw: dict[str, Batch]) -> dict[str, Batch]:
         netted = {}
@@ -163,7 +166,7 @@ class Pipeline:
             if last is None or Bound(last.ts + 1, 0) <= self._upto:
                 break
             self._upto = Bound(last.ts + 1, 0)
-            answers.append(Answer(self._netted(self._graph.run({}, self._upto)), []))
+            answers.append(Answer(self._netted(self._graph.run({}, self._upto))))
         return answers
 
     # ------------------------------------------------------------ state

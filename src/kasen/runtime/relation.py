@@ -46,11 +46,10 @@ class Relation:
             taken.append(index)
             columns.append(row)
         chosen = batch.take(np.array(taken, np.intp))
-        data = np.frombuffer(b"".join(columns), np.int64).reshape(len(taken), -1).T
-        changes = Batch(chosen.ts, chosen.sub, np.sign(chosen.diff), np.ascontiguousarray(data))
-        if not taken:
-            changes = chosen
-        return changes, rows.take(np.array(refused, np.intp))
+        if taken:
+            data = np.frombuffer(b"".join(columns), np.int64).reshape(len(taken), -1)
+            chosen = Batch(chosen.ts, chosen.sub, np.sign(chosen.diff), data.T.copy(order="C"))
+        return chosen, rows.take(np.array(refused, np.intp))
 
     def snapshot(self) -> State:
         rows = [row for held in self._rows.values() for row in held]

@@ -1,0 +1,227 @@
+"""Bound expressions to functions on batches.
+
+Columns are positions in the batch, as everywhere in a plan. Constants are encoded, and expressions of
+constants evaluated, once, here; but not those that fail, because a failure counts for every row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from kasen.cql.expr import Call, Case, Cast, Column, Expr, Literal, conjuncts
+from kasen.operators.batch import I64, Batch
+from kasen.operators.dictionary import Dictionary
+from kasen.operators.failures import Failures
+from kasen.operators.scalar import logic
+from kasen.operators.scalar.cast import cast
+from kasen.operators.vector import (
+    Condition,
+    Evaluator,
+    Mask,
+    Node,
+    Operation,
+    Vector,
+    constant,
+    expand,
+    has_nulls,
+    load,
+)
+from kasen.plan.compile_call import FALLIBLE, operation
+
+_NO_DATA = np.empty((1, 0), np.int64)
+_EVERYWHERE = np.ones(1, np.bool_)
+
+
+def compile_expr(expr: Expr, dictionary: Dictionary, failures: Failures) -> Evaluator:
+    """The expression's values, one a row. The answer may share memory with the batch: do not change it."""
+    node = _Compiler(dictionary, failures).compile(expr).node
+
+    def evaluate(batch: Batch) -> Vector:
+        data = batch.data
+        failures.begin(batch.diff)
+        vector = node(data, has_nulls(data))
+        failures.end()
+        return expand(vector, len(batch))
+
+    return evaluate
+
+
+def compile_condition(expr: Expr, dictionary: Dictionary, failures: Failures) -> Condition:
+    """Where the condition is TRUE. A conjunction is a chain of filters; it ends where no row is left."""
+    compiler = _Compiler(dictionary, failures)
+    parts = [compiler.compile(part) for part in conjuncts(expr)]
+    first, rest = parts[0].node, [(part.node, part.fallible) for part in parts[1:]]
+
+    def evaluate(batch: Batch) -> Mask:
+        data = batch.data
+        any_null = has_nulls(data)
+        failures.begin(batch.diff)
+        keep = logic.is_true(first(data, any_null))
+        for node, fallible in rest:
+            if not np.count_nonzero(keep):
+                break
+            if fallible:
+                before = failures.need(keep)
+                keep = keep & logic.is_true(node(data, any_null))
+                failures.guard = before
+            else:
+                keep = keep & logic.is_true(node(data, any_null))
+        failures.end()
+        return expand((keep, None), len(batch))[0]
+
+    return evaluate
+
+
+def compile_items(
+    exprs: Sequence[Expr], dictionary: Dictionary, failures: Failures
+) -> tuple[int | Evaluator, ...]:
+    """What Project takes: a plain column is its position, anything else is evaluated."""
+    return tuple(
+        expr.index if isinstance(expr, Column) else compile_expr(expr, dictionary, failures) for expr in exprs
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Compiled:
+    """A part of an expression, its value if that is the same for every row, and whether it may fail."""
+
+    node: Node
+    constant: Vector | None = None
+    fallible: bool = False
+
+
+class _Compiler:
+    def __init__(self, dictionary: Dictionary, failures: Failures) -> None:
+        self._dictionary = dictionary
+        self._failures = failures
+        if not len(dictionary):
+            dictionary.code("")  # a NULL text is held as code 0, which must be some text's
+
+    def compile(self, expr: Expr) -> _Compiled:
+        match expr:
+            case Column(type=type_, index=index):
+                return _Compiled(load(index, type_))
+            case Literal(type=type_, value=value):
+                return _constant(constant(value, type_, self._dictionary))
+            case Cast(type=type_, arg=arg):
+                return self._cast(self.compile(arg), cast(arg.type, type_, self._dictionary, self._failures))
+            case Case():
+                return self._case(expr)
+            case Call(op="and" | "or" | "coalesce"):
+                return self._lazy(expr)
+            case Call():
+                return self._call(expr)
+        raise AssertionError(f"{type(expr).__name__} does not reach the operators")
+
+    # ------------------------------------------------------------ strict operations
+
+    def _cast(self, arg: _Compiled, convert: Operation | None) -> _Compiled:
+        if convert is None:
+            return arg
+        inner = arg.node
+        return self._fold(_Compiled(lambda data, nulls: convert(inner(data, nulls)), fallible=True), [arg])
+
+    def _call(self, expr: Call) -> _Compiled:
+        args = [self.compile(arg) for arg in expr.args]
+        known = [arg.constant for arg in args]
+        apply, taken = operation(expr, known, self._dictionary, self._failures)
+        node = _apply(apply, [args[index] for index in taken])
+        fallible = expr.op in FALLIBLE or any(arg.fallible for arg in args)
+        return self._fold(_Compiled(node, fallible=fallible), args)
+
+    def _fold(self, whole: _Compiled, parts: Sequence[_Compiled]) -> _Compiled:
+        """A constant if all parts are, and it does not fail."""
+        if any(part.constant is None for part in parts):
+            return whole
+        before = self._failures.count
+        vector = whole.node(_NO_DATA, False)
+        if self._failures.count == before:
+            return _constant(vector)
+        self._failures.count = before
+        return whole
+
+    # ------------------------------------------------------------ operations that need not all arguments
+
+    def _lazy(self, expr: Call) -> _Compiled:
+        args = [self.compile(arg) for arg in expr.args]
+        combine, is_open = _LAZY[expr.op]
+        first, rest = args[0].node, [(arg.node, arg.fallible) for arg in args[1:]]
+        failures = self._failures
+
+        def node(data: I64, any_null: bool) -> Vector:
+            result = first(data, any_null)
+            for argument, fallible in rest:
+                still_open = is_open(result)
+                if still_open is None or not np.count_nonzero(still_open):
+                    break
+                before = failures.need(still_open) if fallible else failures.guard
+                result = combine(result, argument(data, any_null))
+                failures.guard = before
+            return result
+
+        return self._fold(_Compiled(node, fallible=any(arg.fallible for arg in args)), args)
+
+    def _case(self, expr: Case) -> _Compiled:
+        branches = [(self.compile(test), self.compile(value)) for test, value in expr.branches]
+        otherwise = self.compile(expr.otherwise)
+        parts = [*(part for branch in branches for part in branch), otherwise]
+        nodes = [(test.node, value.node) for test, value in branches]
+        node = _case_node(nodes, otherwise.node, self._failures)
+        return self._fold(_Compiled(node, fallible=any(part.fallible for part in parts)), parts)
+
+
+def _constant(vector: Vector) -> _Compiled:
+    return _Compiled(lambda _, __: vector, vector)
+
+
+def _apply(apply: Operation, args: Sequence[_Compiled]) -> Node:
+    """The operation on what its arguments give. The usual shapes are spelled out: calls cost."""
+    if len(args) == 1:
+        only = args[0].node
+        return lambda data, nulls: apply(only(data, nulls))
+    if len(args) == 2:
+        left, right, known = args[0].node, args[1].node, args[1].constant
+        if known is not None:
+            return lambda data, nulls: apply(left(data, nulls), known)
+        return lambda data, nulls: apply(left(data, nulls), right(data, nulls))
+    nodes = [arg.node for arg in args]
+    return lambda data, nulls: apply(*[node(data, nulls) for node in nodes])
+
+
+#: How arguments combine, and the rows for which the next argument still matters (None: no row).
+_LAZY: dict[str, tuple[Operation, Callable[[Vector], Mask | None]]] = {
+    "and": (logic.and_, logic.is_not_false),
+    "or": (logic.or_, logic.is_not_true),
+    "coalesce": (logic.coalesce, lambda vector: vector[1]),
+}
+
+
+def _case_node(branches: Sequence[tuple[Node, Node]], otherwise: Node, failures: Failures) -> Node:
+    def node(data: I64, any_null: bool) -> Vector:
+        chosen: list[tuple[Mask, Vector]] = []
+        before = failures.guard
+        undecided = _EVERYWHERE
+        for test, value in branches:
+            pick = logic.is_true(test(data, any_null)) & undecided
+            failures.guard = before
+            if np.count_nonzero(pick):
+                failures.need(pick)
+                chosen.append((pick, value(data, any_null)))
+                failures.guard = before
+            undecided = undecided & ~pick
+            if not np.count_nonzero(undecided):
+                break
+            failures.need(undecided)
+        if chosen and not np.count_nonzero(undecided):
+            result = chosen.pop()[1]
+        else:
+            result = otherwise(data, any_null)
+        failures.guard = before
+        for pick, vector in chosen:
+            result = logic.choose_where(pick, vector, result)
+        return result
+
+    return node

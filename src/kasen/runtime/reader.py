@@ -1,0 +1,94 @@
+"""Reads an input piece by piece, and knows where to go on after a restart."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from kasen.connect.chunk import START, Chunk, DeadLetter, Position, Source
+from kasen.connect.encode import encode
+from kasen.operators.batch import I64
+from kasen.operators.dictionary import Dictionary
+from kasen.runtime.feed import Rows
+
+
+@dataclass(slots=True)
+class Piece:
+    """Some rows of an input, the dead letters met on the way, and the chunk they are from."""
+
+    rows: Rows
+    dead: list[DeadLetter]
+    chunk: Chunk
+
+    def row_at(self, line: int) -> int:
+        """Which row of the chunk stands at a line."""
+        return int(np.searchsorted(self.chunk.lines, line))
+
+
+class Reader:
+    """Cuts a source's chunks into pieces of a wanted size.
+
+    A place between two rows is told as the end of the last chunk that was finished, and how many rows
+    and dead letters after it have been handed out: how a source cuts chunks never matters.
+    """
+
+    def __init__(
+        self, name: str, source: Source, timestamp: int | None, dictionary: Dictionary, place: Any = None
+    ) -> None:
+        self.name = name
+        self._timestamp = timestamp
+        self._dictionary = dictionary
+        base, rows, dead = place if place is not None else (START, 0, 0)
+        self._base = Position(*base)
+        self._skip_rows = self._rows_out = int(rows)
+        self._skip_dead = self._dead_out = int(dead)
+        self._chunks = source.chunks(self._base)
+        self._chunk: Chunk | None = None
+        self._data: I64 = np.empty((1, 0), np.int64)
+        self._next = 0
+
+    def read(self, most: int | None) -> Piece | None:
+        """The next rows, at most that many; None at the end. A piece may hold dead letters only."""
+        dead: list[DeadLetter] = []
+        if self._chunk is None or self._next >= len(self._chunk):
+            chunk = self._open(dead)
+            if chunk is None:
+                return None
+        assert self._chunk is not None
+        first = self._next
+        last = len(self._chunk) if most is None else min(len(self._chunk), first + most)
+        self._next = last
+        self._rows_out += last - first
+        return Piece(self._rows(first, last), dead, self._chunk)
+
+    def _open(self, dead: list[DeadLetter]) -> Chunk | None:
+        """The next chunk, without what was handed out before a restart."""
+        if self._chunk is not None:
+            self._base = self._chunk.end
+        chunk = next(self._chunks, None)
+        if chunk is None:
+            self._chunk, self._rows_out, self._dead_out = None, 0, 0
+            return None
+        self._chunk = chunk
+        self._data = encode(chunk, self._dictionary)
+        self._next = self._rows_out = min(self._skip_rows, len(chunk))
+        self._skip_rows -= self._next
+        skipped = min(self._skip_dead, len(chunk.dead))
+        self._skip_dead -= skipped
+        dead += chunk.dead[skipped:]
+        self._dead_out = len(chunk.dead)
+        return chunk
+
+    def _rows(self, first: int, last: int) -> Rows:
+        assert self._chunk is not None
+        data = np.ascontiguousarray(self._data[:, first:last])
+        count = last - first
+        ts = data[self._timestamp].copy() if self._timestamp is not None else np.zeros(count, np.int64)
+        return Rows(ts, self._chunk.diff[first:last], data, self._chunk.lines[first:last])
+
+    @property
+    def place(self) -> tuple[Position, int, int]:
+        """Where this reader stands, as `place` of a new one."""
+        return self._base, self._rows_out, self._dead_out

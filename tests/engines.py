@@ -1,0 +1,86 @@
+"""The engines under test, each as a function from a bound app and its folder to a result like the oracle's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from kasen.connect.decode import decode
+from kasen.cql.bound import App
+from kasen.plan.physical import Plan, plan_app
+from kasen.runtime.local import LocalRun, Options
+from kasen.runtime.pipeline import Answer
+from kasen.types import Kind, Schema, Type
+from tests.oracle import DeadLetter, OutputRow, Result, run_app
+
+Engine = Callable[[App, Path], Result]
+
+
+def local(batch: int, *, restart: bool = False) -> Engine:
+    """The local engine with epochs of at least `batch` tuples; with `restart`, every epoch on a new run."""
+
+    def run(app: App, folder: Path) -> Result:
+        plan = plan_app(app)
+        collected = Collected(plan)
+        options = Options(folder, batch=batch)
+        engine = LocalRun(plan, options, on_answer=collected.add)
+        collected.run = engine
+        if restart:
+            _restart_every_epoch(engine)
+        engine.run()
+        dead = [DeadLetter(*letter) for letter in engine.dead_letters]
+        return Result(collected.rows, dead, [])
+
+    return run
+
+
+class Collected:
+    """Gathers a run's answers as the oracle's rows."""
+
+    run: LocalRun
+
+    def __init__(self, plan: Plan) -> None:
+        self._app = plan.app
+        self.rows: dict[str, list[OutputRow]] = {query.name: [] for query in plan.app.queries}
+
+    def add(self, answer: Answer) -> None:
+        for query in self._app.queries:
+            batch = answer.changes.get(query.name)
+            if batch is not None and len(batch):
+                table = decode(batch, query.schema, self.run.pipeline.dictionary, self._app.time)
+                self.rows[query.name] += _rows(table.columns, query.schema, self._app.time)
+
+
+def _rows(columns: list[object], schema: Schema, time: Type) -> list[OutputRow]:
+    types = [time, *[None] * 3, *schema.types]
+    lists = []
+    for column, type_ in zip(columns, types, strict=True):
+        if type_ is not None and type_.kind is Kind.TIMESTAMP:
+            column = column.cast("int64")  # type: ignore[attr-defined]
+        lists.append(column.to_pylist())  # type: ignore[attr-defined]
+    return list(zip(*lists, strict=True))
+
+
+def _restart_every_epoch(engine: LocalRun) -> None:
+    """After each epoch all operators are thrown away and made anew from their snapshot."""
+    graph = engine.pipeline._graph
+    run = graph.run
+
+    def run_and_restart(*args: object, **kwargs: object) -> object:
+        answer = run(*args, **kwargs)  # type: ignore[arg-type]
+        fresh = type(graph)(graph._plan, graph._context, graph._max_ticks)
+        fresh.restore(graph.snapshot(), graph.begun)
+        graph._operators = fresh._operators
+        return answer
+
+    graph.run = run_and_restart  # type: ignore[method-assign, assignment]
+
+
+ENGINES: dict[str, Engine] = {
+    "oracle": run_app,
+    "local-1": local(1),
+    "local-7": local(7),
+    "local-all": local(1 << 16),
+    "local-1-restarted": local(1, restart=True),
+    "local-7-restarted": local(7, restart=True),
+}
