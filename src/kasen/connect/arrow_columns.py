@@ -1,0 +1,180 @@
+"""Arrow columns of any type to columns of values: what Parquet files and pushed batches hold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.types as pat
+
+from kasen.connect.columns import Cells, read_column
+from kasen.connect.draft import Draft
+from kasen.connect.layout import Found, Layout
+from kasen.errors import DataError
+from kasen.kernels.marks import NULL, TEXT
+from kasen.operators.batch import I64, double_bits
+from kasen.types import BIGINT, Kind, Type
+
+#: Whole numbers up to here are exact as doubles.
+_EXACT = 2.0**53
+_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+
+
+def fits(arrow: pa.DataType, type_: Type) -> bool:
+    """Whether values of an Arrow type may be values of a CQL type; for some values it may still fail."""
+    if pat.is_dictionary(arrow):
+        return fits(arrow.value_type, type_)
+    if pat.is_null(arrow) or _is_text(arrow):
+        return True
+    if pat.is_boolean(arrow):
+        return type_.kind is Kind.BOOLEAN
+    if pat.is_integer(arrow):
+        return type_.is_numeric or type_.kind is Kind.TIMESTAMP
+    if pat.is_floating(arrow) or pat.is_decimal(arrow):
+        return type_.is_numeric
+    return (pat.is_timestamp(arrow) or pat.is_date(arrow)) and type_.kind is Kind.TIMESTAMP
+
+
+def check_types(layout: Layout, found: Found, schema: pa.Schema, file: str) -> None:
+    """DataError if a column can never be read as its declared type."""
+    wanted = [(index, field.type) for index, field in zip(found.columns, layout.schema, strict=True)]
+    if found.diff is not None:
+        wanted.append((found.diff, BIGINT))
+    for index, type_ in wanted:
+        arrow = schema.field(index).type
+        if not fits(arrow, type_):
+            name = schema.field(index).name
+            raise DataError(
+                f"{layout.name}: column {name!r} of {file} is {arrow}, which no {type_} is read from"
+            )
+
+
+def read_batch(draft: Draft, batch: pa.RecordBatch, found: Found) -> None:
+    """Reads all columns of the draft from the batch."""
+    for index, column in enumerate(found.columns):
+        read_array(draft, index, batch.column(column))
+    if found.diff is not None:
+        values, nulls = _numbers(draft, batch.column(found.diff), BIGINT)
+        draft.diff[:] = values
+        draft.diff[nulls] = 0
+        draft.check_diff()
+
+
+def read_array(draft: Draft, index: int, array: pa.Array) -> None:
+    """Reads one column; values that are not surely of its type make their rows unsure."""
+    type_ = draft.layout.schema[index].type
+    if pat.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    if pat.is_null(array.type):
+        array = array.cast(pa.string())
+    if _is_text(array.type):
+        _read_texts(draft, index, array.cast(pa.string()))
+        return
+    values, nulls = _numbers(draft, array, type_)
+    draft.data[index] = values
+    draft.set_nulls(index, nulls)
+
+
+def cells_of(batch: pa.RecordBatch, names: Sequence[str], row: int) -> Mapping[str, object]:
+    """A row as Python values, by name in lower case."""
+    return {name.lower(): _plain(column[row]) for name, column in zip(names, batch.columns, strict=True)}
+
+
+def _plain(scalar: pa.Scalar) -> object:
+    try:
+        return scalar.as_py()
+    except (ValueError, OverflowError):  # a time that Python's calendar does not have
+        return scalar.cast(pa.string()).as_py()
+
+
+def _is_text(arrow: pa.DataType) -> bool:
+    return bool(pat.is_string(arrow) or pat.is_large_string(arrow) or pat.is_string_view(arrow))
+
+
+def _read_texts(draft: Draft, index: int, array: pa.StringArray) -> None:
+    try:
+        array.validate(full=True)
+    except pa.ArrowInvalid:
+        name = draft.layout.schema[index].name
+        raise DataError(f"{draft.layout.name}: column {name!r} has text that is not UTF-8") from None
+    if draft.layout.schema[index].type.kind is Kind.VARCHAR:
+        draft.set_texts(index, array)
+        return
+    _, offsets, data = array.buffers()
+    bounds = np.frombuffer(offsets, np.int32)[array.offset : array.offset + len(array) + 1].astype(np.int64)
+    text = np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)
+    marks = np.where(_nulls(array), NULL, TEXT).astype(np.uint8)
+    read_column(draft, index, Cells(text, bounds[:-1].copy(), bounds[1:].copy(), marks))
+
+
+def _nulls(array: pa.Array) -> np.ndarray:
+    return np.asarray(array.is_null().to_numpy(zero_copy_only=False))
+
+
+def _numbers(draft: Draft, array: pa.Array, type_: Type) -> tuple[I64, np.ndarray]:
+    """The values, 0 where they are NULL, and which are NULL."""
+    nulls = _nulls(array)
+    arrow = array.type
+    if pat.is_floating(arrow):
+        values, doubt = _from_floats(array, type_)
+    elif pat.is_decimal(arrow):
+        values, doubt = _from_decimals(array, type_)
+    elif pat.is_timestamp(arrow) or pat.is_date(arrow):
+        values, doubt = _from_times(array)
+    else:
+        values, doubt = _from_integers(array, type_)
+    values[nulls] = 0
+    draft.unsure |= doubt & ~nulls
+    return values, nulls
+
+
+def _from_integers(array: pa.Array, type_: Type) -> tuple[I64, np.ndarray]:
+    values = array.cast(pa.int64(), safe=False).fill_null(0).to_numpy(zero_copy_only=False).copy()
+    # Only unsigned numbers beyond the signed ones can have changed their sign.
+    doubt = values < 0 if pat.is_unsigned_integer(array.type) else np.zeros(len(values), np.bool_)
+    if type_.kind is Kind.DOUBLE:
+        return double_bits(values.astype(np.float64)), doubt
+    if type_.kind is Kind.INTEGER:
+        doubt |= (values < -(2**31)) | (values >= 2**31)
+    if type_.kind is Kind.DECIMAL:
+        limit = 10 ** (type_.precision - type_.scale)
+        doubt |= (values <= -limit) | (values >= limit)
+        values[doubt] = 0
+        values *= 10**type_.scale
+    return values, doubt
+
+
+def _from_floats(array: pa.Array, type_: Type) -> tuple[I64, np.ndarray]:
+    floats = array.cast(pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False)
+    if type_.kind is Kind.DOUBLE:
+        return double_bits(floats), np.zeros(len(floats), np.bool_)
+    limit = float(2**31) if type_.kind is Kind.INTEGER else _EXACT
+    whole = (np.abs(floats) < limit) & (np.floor(floats) == floats) & type_.is_integer
+    return np.where(whole, floats, 0.0).astype(np.int64), ~whole
+
+
+def _from_decimals(array: pa.Array, type_: Type) -> tuple[I64, np.ndarray]:
+    """Only decimals of the very scale are read in bulk."""
+    n = len(array)
+    if type_.kind is not Kind.DECIMAL or not pat.is_decimal128(array.type) or array.type.scale != type_.scale:
+        return np.zeros(n, np.int64), np.ones(n, np.bool_)
+    words = np.frombuffer(array.buffers()[1], np.int64).reshape(-1, 2)[array.offset : array.offset + n]
+    values, high = words[:, 0].copy(), words[:, 1]
+    limit = 10**type_.precision
+    doubt = (high != values >> 63) | (values <= -limit) | (values >= limit)
+    return values, doubt
+
+
+def _from_times(array: pa.Array) -> tuple[I64, np.ndarray]:
+    """µs; of a finer time the µs that it lies in. A time with a zone is taken in UTC."""
+    unit = "ms" if pat.is_date(array.type) else array.type.unit
+    if pat.is_date32(array.type):
+        array = array.cast(pa.date64())
+    counts = array.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False).copy()
+    if unit == "ns":
+        return counts // 1000, np.zeros(len(counts), np.bool_)
+    factor = 10**6 // _PER_SECOND[unit]
+    doubt = np.abs(counts) > (2**63 - 1) // factor
+    counts[doubt] = 0
+    return counts * factor, doubt

@@ -1,0 +1,38 @@
+"""A csv file of changes. Exactly once: on recovery it is cut back to its committed length."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+
+from kasen.connect.append_file import AppendFile
+from kasen.connect.cell_text import ROWS_AT_ONCE, csv_cells, csv_text, lines
+
+
+class CsvSink:
+    """Header ts,seq,tick,diff,<columns>. Positions are lengths in bytes."""
+
+    def __init__(self, path: Path, schema: pa.Schema, resume: int | None = None) -> None:
+        header = ",".join(csv_text(name) for name in schema.names) + "\n"
+        self._file = AppendFile(path, header.encode(), resume)
+
+    def write(self, table: pa.Table) -> None:
+        for batch in table.to_batches(ROWS_AT_ONCE):
+            pieces: list[pa.Array | str] = []
+            for column in batch.columns:
+                pieces += [csv_cells(column), ","]
+            pieces[-1] = "\n"
+            self._file.write(lines(pieces))
+
+    def flush(self, sync: bool = False) -> None:
+        self._file.flush(sync)
+
+    def position(self) -> int:
+        return self._file.position()
+
+    def truncate(self, position: int) -> None:
+        self._file.truncate(position)
+
+    def close(self) -> None:
+        self._file.close()

@@ -1,0 +1,115 @@
+"""csv files with a header: columns by name, an empty field is NULL, "" the empty string.
+
+Kasen reads csv itself and not by way of Arrow, whose reader takes 0x10 for an integer and 12:30 for a time,
+stops at the first bad row, and does not say which line a row was on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from kasen.connect.files import FileSource, need_files
+from kasen.connect.layout import Found, Layout, find_columns
+from kasen.connect.text_blocks import TextBlocks
+from kasen.connect.text_reader import Spans, TextReader
+from kasen.connect.values import BAD_ROW, Refused
+from kasen.errors import DataError
+from kasen.kernels.csv_scan import scan_csv
+
+_BOM = b"\xef\xbb\xbf"
+
+
+def csv_source(path: Path, layout: Layout, chunk_rows: int) -> FileSource:
+    """Looks at every file's header at once, so that a missing column is told before anything runs."""
+    files = need_files(path, "csv", layout.name)
+    many = path.is_dir()
+    return FileSource([_reader(file, layout, many, chunk_rows) for file in files])
+
+
+def _reader(file: Path, layout: Layout, many: bool, chunk_rows: int) -> TextReader:
+    header, begin, line = read_header(file, layout.name)
+    scanner = CsvScanner(header, find_columns(layout, header, str(file)))
+    return TextReader(file, layout, scanner, begin, line, f" ({file.name})" if many else "", chunk_rows)
+
+
+def read_header(path: Path, stream: str) -> tuple[list[str], int, int]:
+    """The column names, and the byte and the line at which the rows begin."""
+    spans = Spans(1, 1)
+    with path.open("rb") as file:
+        begin = len(_BOM) if file.read(len(_BOM)) == _BOM else 0
+        text = TextBlocks(file, begin, 1)
+        n = 0
+        while n == 0 and text.more():
+            n, text.pos, text.line, _ = scan_csv(
+                text.data, text.pos, text.line, text.final, np.empty(0, np.int64), *_arrays(spans)
+            )
+    if n == 0:
+        raise DataError(f"{stream}: {path} is empty; a csv file begins with a header that names its columns")
+    try:
+        header = text.bytes[spans.rows[0, 0] : spans.rows[1, 0]].decode("utf-8")
+    except UnicodeDecodeError:
+        raise DataError(f"{stream}: {path} is not UTF-8 text") from None
+    return [(name or "").strip() for name in split_record(header)], text.offset, text.line
+
+
+def _arrays(spans: Spans) -> tuple[np.ndarray, ...]:
+    return spans.starts, spans.ends, spans.marks, spans.rows
+
+
+class CsvScanner:
+    """Reads records of one file."""
+
+    def __init__(self, header: list[str], found: Found) -> None:
+        self._header = [name.lower() for name in header]
+        self._fields = np.full(len(header), -1, np.int64)
+        wanted = found.wanted
+        self._fields[list(wanted)] = range(len(wanted))
+        self.sure = len(header)
+        self.slots = Found(
+            tuple(wanted.index(column) for column in found.columns),
+            None if found.diff is None else wanted.index(found.diff),
+        )
+
+    def scan(self, text: TextBlocks, spans: Spans) -> tuple[int, int, int, int]:
+        n, pos, line, why = scan_csv(
+            text.data, text.pos, text.line, text.final, self._fields, *_arrays(spans)
+        )
+        return n, pos, line, why
+
+    def cells(self, raw: str) -> Mapping[str, object]:
+        fields = split_record(raw)
+        if len(fields) != len(self._header):
+            many = f"{len(fields)} field{'' if len(fields) == 1 else 's'}"
+            raise Refused(f"{BAD_ROW}: {many}, {len(self._header)} expected")
+        return dict(zip(self._header, fields, strict=True))
+
+
+def split_record(text: str) -> list[str | None]:
+    """The fields of one record, as the kernel scan_csv sees them; None is an empty field without quotes."""
+    fields: list[str | None] = []
+    pos = 0
+    while True:
+        begin = pos
+        field = ""
+        if text.startswith('"', pos):
+            field, pos = _quoted(text, pos + 1)
+        end = text.find(",", pos)
+        end = len(text) if end < 0 else end
+        fields.append(None if end == begin else field + text[pos:end])
+        if end == len(text):
+            return fields
+        pos = end + 1
+
+
+def _quoted(text: str, pos: int) -> tuple[str, int]:
+    """The text up to the closing quote, and the place behind it."""
+    field = ""
+    while True:
+        end = text.index('"', pos)
+        field += text[pos:end]
+        if not text.startswith('""', end):
+            return field, end + 1
+        field, pos = field + '"', end + 2

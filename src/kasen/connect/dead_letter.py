@@ -1,0 +1,41 @@
+"""The file of refused rows. Exactly once, as a csv sink is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from kasen.connect.append_file import AppendFile
+from kasen.connect.cell_text import csv_text
+from kasen.connect.chunk import DeadLetter
+
+FILE_NAME = "dead_letter.csv"
+
+
+class DeadLetterFile:
+    """DIR/dead_letter.csv. It is there from the beginning, even if nothing is ever refused.
+
+    `count` is how many letters were written since it was opened.
+    """
+
+    def __init__(self, folder: Path, resume: int | None = None) -> None:
+        self._file = AppendFile(folder / FILE_NAME, b"stream,line,reason,raw\n", resume)
+        self.count = 0
+
+    def write(self, letters: Iterable[DeadLetter]) -> None:
+        for letter in letters:
+            cells = (letter.stream, str(letter.line), letter.reason, letter.raw)
+            self._file.write((",".join(map(csv_text, cells)) + "\n").encode())
+            self.count += 1
+
+    def flush(self, sync: bool = False) -> None:
+        self._file.flush(sync)
+
+    def position(self) -> int:
+        return self._file.position()
+
+    def truncate(self, position: int) -> None:
+        self._file.truncate(position)
+
+    def close(self) -> None:
+        self._file.close()

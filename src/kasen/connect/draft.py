@@ -1,0 +1,106 @@
+"""A chunk in the making: columns read in bulk, then the rows that bulk reading was not sure of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from kasen.connect.chunk import Chunk, DeadLetter, Position
+from kasen.connect.layout import Layout
+from kasen.connect.values import Refused, Value, read_row
+from kasen.operators.batch import I64
+
+Flags = npt.NDArray[np.bool_]
+
+
+class Draft:
+    """n rows of a layout. `unsure` marks those whose values are still to be told, by values.read_row.
+
+    Columns begin as all 0 and no NULLs; whoever reads a column writes values, NULLs and doubts.
+    """
+
+    def __init__(self, layout: Layout, n: int) -> None:
+        self.layout = layout
+        self.data: I64 = np.zeros((layout.width + 1, n), np.int64)
+        self.diff: I64 = np.ones(n, np.int64)
+        self.texts: dict[int, pa.StringArray] = {}
+        self.unsure: Flags = np.zeros(n, np.bool_)
+
+    def set_nulls(self, index: int, nulls: Flags) -> None:
+        """Values of NULLs must be 0 already. A row without its time is never right."""
+        if nulls.any():
+            self.data[-1] |= nulls.astype(np.int64) << index
+            if index == self.layout.timestamp:
+                self.unsure |= nulls
+
+    def set_texts(self, index: int, texts: pa.StringArray) -> None:
+        """A whole VARCHAR column, NULLs too."""
+        encoded = texts.dictionary_encode()
+        self.texts[index] = encoded.dictionary
+        indices = encoded.indices
+        if indices.null_count:
+            self.set_nulls(index, indices.is_null().to_numpy(zero_copy_only=False))
+            indices = indices.fill_null(0)
+        self.data[index] = indices.to_numpy()
+
+    def check_diff(self) -> None:
+        """To be called when `diff` has been written."""
+        self.unsure |= (self.diff != 1) & (self.diff != -1)
+
+    def finish(
+        self,
+        lines: I64,
+        raw_of: Callable[[int], str],
+        cells_of: Callable[[int], Mapping[str, object]],
+        end: Position,
+        where: str = "",
+    ) -> Chunk:
+        """The chunk. `cells_of(row)` gives an unsure row's cells or raises Refused; `where` names a file."""
+        name = self.layout.name
+        dead: list[DeadLetter] = []
+        refused: list[int] = []
+        more: dict[int, list[str]] = {}
+        for row in np.flatnonzero(self.unsure).tolist():
+            try:
+                values, diff = read_row(self.layout, cells_of(row))
+            except Refused as fault:
+                dead.append(DeadLetter(name, int(lines[row]), f"{fault}{where}", raw_of(row)))
+                refused.append(row)
+                continue
+            self._write(row, values, more)
+            self.diff[row] = diff
+        for index, texts in more.items():
+            self.texts[index] = pa.concat_arrays([self.texts[index], pa.array(texts, pa.string())])
+        if not refused:
+            return Chunk(name, self.data, self.texts, lines, self.diff, dead, end, raw_of, where)
+        kept = np.delete(np.arange(len(lines)), refused)
+        data = np.ascontiguousarray(self.data[:, kept])
+        return Chunk(
+            name,
+            data,
+            self.texts,
+            lines[kept],
+            self.diff[kept],
+            dead,
+            end,
+            lambda row: raw_of(kept[row]),
+            where,
+        )
+
+    def _write(self, row: int, values: Sequence[Value], more: dict[int, list[str]]) -> None:
+        nulls = 0
+        for index, value in enumerate(values):
+            if value is None:
+                nulls |= 1 << index
+                self.data[index, row] = 0
+            elif isinstance(value, str):
+                new = more.setdefault(index, [])
+                old = self.texts.setdefault(index, pa.array([], pa.string()))
+                self.data[index, row] = len(old) + len(new)
+                new.append(value)
+            else:
+                self.data[index, row] = value
+        self.data[-1, row] = nulls

@@ -1,0 +1,132 @@
+"""From FROM 'format' OPTIONS (...) to a source, and from INTO 'format' OPTIONS (...) to a sink."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic, TypeVar
+
+import pyarrow as pa
+
+from kasen.connect.chunk import Source
+from kasen.connect.csv_sink import CsvSink
+from kasen.connect.csv_source import csv_source
+from kasen.connect.json_sink import JsonSink
+from kasen.connect.json_source import json_source
+from kasen.connect.layout import Layout
+from kasen.connect.memory import MemorySource
+from kasen.connect.memory_sink import MemorySink
+from kasen.connect.parquet_sink import ParquetSink
+from kasen.connect.parquet_source import parquet_source
+from kasen.connect.sink import Sink
+from kasen.errors import DataError
+from kasen.types import Connector, Schema
+
+#: Enough rows that a call costs nothing beside its work, few enough that they stay in the processor's cache.
+CHUNK_ROWS = 1 << 15
+
+Opener = TypeVar("Opener")
+
+
+@dataclass(frozen=True, slots=True)
+class Format(Generic[Opener]):
+    """How a format is opened, and its options; the required ones first."""
+
+    open: Opener
+    required: tuple[str, ...] = ()
+    optional: tuple[str, ...] = ()
+
+
+OpenSource = Callable[[Path, Layout, int], Source]
+OpenSink = Callable[[Path, pa.Schema, int | None], Sink]
+
+SOURCES: Mapping[str, Format[OpenSource]] = {
+    "csv": Format(csv_source, ("path",), ("diff",)),
+    "json": Format(json_source, ("path",), ("diff",)),
+    "parquet": Format(parquet_source, ("path",), ("diff",)),
+    "memory": Format(lambda _path, layout, _rows: MemorySource(layout), (), ("diff",)),
+}
+SINKS: Mapping[str, Format[OpenSink]] = {
+    "csv": Format(CsvSink, ("path",)),
+    "json": Format(JsonSink, ("path",)),
+    "parquet": Format(ParquetSink, ("path",)),
+    "memory": Format(lambda _path, schema, _resume: MemorySink(schema)),
+}
+#: These hold columns by name alone, so a name may be there only once.
+_BY_NAME = ("json", "parquet")
+
+
+def open_source(
+    connector: Connector,
+    base: Path,
+    name: str,
+    schema: Schema,
+    timestamp: int | None = None,
+    is_relation: bool = False,
+    chunk_rows: int = CHUNK_ROWS,
+) -> Source:
+    """The source of input `name`, with schema and time column as in Layout. Paths are relative to `base`.
+
+    Whatever can be seen to be wrong without reading rows is a DataError here: a format, an option, a missing
+    file or column.
+    """
+    format_ = _format(connector, SOURCES, name, "read")
+    layout = layout_of(connector, name, schema, timestamp, is_relation)
+    return format_.open(base / connector.option("path"), layout, chunk_rows)
+
+
+def layout_of(
+    connector: Connector, name: str, schema: Schema, timestamp: int | None, is_relation: bool
+) -> Layout:
+    """Only the rows of a relation with TIMESTAMP BY can leave."""
+    given = connector.option("diff")
+    if not (is_relation and timestamp is not None):
+        if given:
+            raise DataError(f"{name}: option 'diff' is for a RELATION with TIMESTAMP BY; its rows can leave")
+        return Layout(name, schema, timestamp)
+    return Layout(name, schema, timestamp, diff=given or "diff", must_diff=bool(given))
+
+
+def open_sink(
+    connector: Connector, base: Path, name: str, schema: pa.Schema, resume: int | None = None
+) -> Sink:
+    """The sink of query `name`, of changes with decode.output_schema's columns.
+
+    With `resume` None it begins anew, and what another run left there is gone; else it goes on from that
+    position, and what was written behind it is taken back.
+    """
+    format_ = _format(connector, SINKS, name, "write")
+    if connector.format in _BY_NAME:
+        _check_names(connector, name, schema)
+    return format_.open(base / connector.option("path"), schema, resume)
+
+
+def _format(
+    connector: Connector, formats: Mapping[str, Format[Opener]], name: str, verb: str
+) -> Format[Opener]:
+    format_ = formats.get(connector.format)
+    if format_ is None:
+        raise DataError(
+            f"{name}: no format {connector.format!r} to {verb}; there are {', '.join(sorted(formats))}"
+            " (other formats need the Spark engine)"
+        )
+    valid = (*format_.required, *format_.optional)
+    there = f"; its options are: {', '.join(valid) or 'none'}"
+    for option, _ in connector.options:
+        if option not in valid:
+            raise DataError(f"{name}: format {connector.format!r} has no option {option!r}{there}")
+    for option in format_.required:
+        if not connector.option(option):
+            raise DataError(f"{name}: format {connector.format!r} needs the option {option!r}{there}")
+    return format_
+
+
+def _check_names(connector: Connector, name: str, schema: pa.Schema) -> None:
+    lower = [column.lower() for column in schema.names]
+    for column in schema.names:
+        if lower.count(column.lower()) > 1:
+            raise DataError(
+                f"{name}: {connector.format} holds columns by name, and {column!r} is there twice"
+                " (ts, seq, tick and diff tell the instant); rename it with AS"
+            )

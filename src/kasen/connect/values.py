@@ -1,0 +1,225 @@
+"""The meaning of cells: what a text or a Python value is as a value of a CQL type.
+
+These functions are the rule. Kernels and Arrow read whole columns where they are sure to come to the same,
+and leave every other row to these. Values are encoded as in a batch (DECIMAL scaled, DOUBLE as its bits,
+TIMESTAMP in µs), but VARCHAR is still a str.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import struct
+from collections.abc import Mapping
+from datetime import UTC, date, datetime, timedelta
+from decimal import ROUND_HALF_UP, Context, Decimal
+
+import numpy as np
+
+from kasen.connect.layout import Layout
+from kasen.types import BIGINT, Kind, Type
+
+Value = int | str | None
+
+BAD_ROW = "bad row"
+BAD_VALUE = "bad value"
+BAD_TIMESTAMP = "bad timestamp"
+BAD_DIFF = "bad diff"
+
+LOWEST, GREATEST = -(2**63), 2**63 - 1
+
+_LIMITS = {Kind.INTEGER: 2**31, Kind.BIGINT: 2**63}
+_BOOLEANS = {"true": 1, "t": 1, "1": 1, "false": 0, "f": 0, "0": 0}
+_INTEGER = re.compile(r"([+-]?)0*([0-9]+)")
+_DECIMAL = re.compile(r"([+-]?)(?:0*([0-9]+)(?:\.([0-9]*))?|\.([0-9]+))")
+_DOUBLE = re.compile(r"[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?|nan|inf(inity)?)", re.IGNORECASE)
+_TIMESTAMP = re.compile(
+    r"([0-9]{4})-([0-9]{2})-([0-9]{2})(?:[ T]([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]{1,6}))?)?"
+)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_NAN = 0x7FF8000000000000
+#: More than any DECIMAL needs. Quantizing rounds only the result, never the operand.
+_DIGITS = Context(prec=64)
+_SHOWN = 100
+
+
+class Refused(Exception):
+    """A row that goes to the dead letter; the text is the reason."""
+
+
+def read_row(layout: Layout, cells: Mapping[str, object]) -> tuple[list[Value], int]:
+    """The row's values and its diff. `cells` is by column name in lower case; an absent cell is NULL."""
+    values: list[Value] = []
+    for index, (name, type_) in enumerate(layout.schema):
+        cell = cells.get(name.lower())
+        try:
+            values.append(from_cell(cell, type_))
+        except ValueError:
+            phrase = BAD_TIMESTAMP if index == layout.timestamp else BAD_VALUE
+            raise Refused(f"{phrase}: column {name} is not {_article(type_)}: {_shown(cell)}") from None
+    diff = _diff(layout, cells)
+    if layout.timestamp is not None and values[layout.timestamp] is None:
+        raise Refused(f"{BAD_TIMESTAMP}: column {layout.schema[layout.timestamp].name} is NULL")
+    return values, diff
+
+
+def _diff(layout: Layout, cells: Mapping[str, object]) -> int:
+    if layout.diff is None or layout.diff.lower() not in cells:
+        return 1
+    cell = cells[layout.diff.lower()]
+    try:
+        diff = from_cell(cell, BIGINT)
+    except ValueError:
+        diff = None
+    if diff == 1 or diff == -1:
+        return int(diff)
+    raise Refused(f"{BAD_DIFF}: column {layout.diff} is neither 1 nor -1: {_shown(cell)}")
+
+
+def _article(type_: Type) -> str:
+    return f"{'an' if type_.kind is Kind.INTEGER else 'a'} {type_}"
+
+
+def _shown(cell: object) -> str:
+    text = {None: "NULL", True: "true", False: "false"}.get(cell) if isinstance(cell, bool | None) else None
+    text = str(cell) if text is None else text
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
+
+
+# ---------------------------------------------------------------- Python values
+
+
+def from_cell(cell: object, type_: Type) -> Value:
+    """A text, or a value of JSON or Python, as a value of the type; ValueError if it is none."""
+    if cell is None:
+        return None
+    if isinstance(cell, np.generic):
+        cell = cell.item()
+    if isinstance(cell, str):
+        return from_text(cell, type_)
+    if isinstance(cell, bool):
+        _need(type_.kind is Kind.BOOLEAN)
+        return int(cell)
+    if isinstance(cell, int | float | Decimal):
+        return _from_number(cell, type_)
+    if isinstance(cell, date):
+        _need(type_.kind is Kind.TIMESTAMP)
+        return _from_date(cell)
+    raise ValueError("a nested value")
+
+
+def _from_number(cell: int | float | Decimal, type_: Type) -> int:
+    if type_.kind is Kind.DOUBLE:
+        return double_bits(_nearest(cell))
+    exact = Decimal(cell)
+    # What has a greater exponent fits no type, and would only take long to write out.
+    _need(exact.is_finite() and exact.adjusted() < 20)
+    if type_.kind is Kind.DECIMAL:
+        return _scaled(exact, type_)
+    _need(type_.is_integer or type_.kind is Kind.TIMESTAMP)
+    _need(exact == exact.to_integral_value())
+    return _in_range(int(exact), type_)
+
+
+def _nearest(cell: int | float | Decimal) -> float:
+    try:
+        return float(cell)
+    except OverflowError:
+        return math.inf if cell > 0 else -math.inf
+
+
+def _scaled(exact: Decimal, type_: Type) -> int:
+    """DECIMAL(p, s): rounded half away from zero to s digits; at most p digits in all."""
+    rounded = exact.quantize(Decimal(1).scaleb(-type_.scale), ROUND_HALF_UP, _DIGITS)
+    scaled = int(rounded.scaleb(type_.scale, _DIGITS))
+    _need(abs(scaled) < 10**type_.precision)
+    return scaled
+
+
+def _from_date(cell: date) -> int:
+    """Times with a zone are taken in UTC; those without one as they are."""
+    moment = cell if isinstance(cell, datetime) else datetime(cell.year, cell.month, cell.day, tzinfo=UTC)
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return (moment - _EPOCH) // _MICROSECOND
+
+
+# ---------------------------------------------------------------- texts
+
+
+def from_text(text: str, type_: Type) -> int | str:
+    """The value that a text stands for, as in CAST; ValueError if it stands for none."""
+    if type_.kind is Kind.VARCHAR:
+        text.encode("utf-8")  # half of a surrogate pair is no character, and could never be written
+        return text
+    return _PARSERS[type_.kind](text.strip(" "), type_)
+
+
+def _integer(text: str, type_: Type) -> int:
+    found = _matched(_INTEGER.fullmatch(text))
+    _need(len(found[2]) <= 19)
+    return _in_range(int(found[1] + found[2]), type_)
+
+
+def _decimal(text: str, type_: Type) -> int:
+    found = _matched(_DECIMAL.fullmatch(text))
+    whole, fraction = found[2] or "", found[3] or found[4] or ""
+    _need(len(whole) <= 19)
+    # Half away from zero: the first digit that is cut off decides, whatever follows it.
+    scaled = int(whole + fraction[: type_.scale].ljust(type_.scale, "0") or "0")
+    scaled += fraction[type_.scale : type_.scale + 1] >= "5"
+    _need(scaled < 10**type_.precision)
+    return -scaled if found[1] == "-" else scaled
+
+
+def _double(text: str, _: Type) -> int:
+    _matched(_DOUBLE.fullmatch(text))
+    return double_bits(float(text))
+
+
+def _boolean(text: str, _: Type) -> int:
+    _need(text.lower() in _BOOLEANS)
+    return _BOOLEANS[text.lower()]
+
+
+def _timestamp(text: str, _: Type) -> int:
+    found = _matched(_TIMESTAMP.fullmatch(text))
+    year, month, day, hour, minute, second = (int(part or 0) for part in found.groups()[:6])
+    micros = int((found[7] or "").ljust(6, "0"))
+    return (datetime(year, month, day, hour, minute, second, micros, tzinfo=UTC) - _EPOCH) // _MICROSECOND
+
+
+_PARSERS = {
+    Kind.INTEGER: _integer,
+    Kind.BIGINT: _integer,
+    Kind.DECIMAL: _decimal,
+    Kind.DOUBLE: _double,
+    Kind.BOOLEAN: _boolean,
+    Kind.TIMESTAMP: _timestamp,
+}
+
+
+def _matched(found: re.Match[str] | None) -> re.Match[str]:
+    if found is None:
+        raise ValueError("the text does not stand for a value of the type")
+    return found
+
+
+def _need(condition: bool) -> None:
+    if not condition:
+        raise ValueError("not a value of the type")
+
+
+def _in_range(value: int, type_: Type) -> int:
+    limit = _LIMITS.get(type_.kind, 2**63)
+    _need(-limit <= value < limit)
+    return value
+
+
+def double_bits(value: float) -> int:
+    """As kasen.operators.batch.double_bits: one NaN, one zero."""
+    if math.isnan(value):
+        return _NAN
+    bits: int = struct.unpack("<q", struct.pack("<d", value + 0.0))[0]
+    return bits
