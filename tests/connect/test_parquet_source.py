@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from kasen.connect.registry import open_source
+from kasen.connect.sniff import sniffer
 from kasen.errors import DataError
 from kasen.types import (
     BIGINT,
@@ -161,3 +162,9 @@ def test_missing_and_broken_files(tmp_path: Path) -> None:
 def test_a_file_without_rows(tmp_path: Path) -> None:
     path = write(tmp_path, {"a": pa.array([], pa.int32()), "t": pa.array([], pa.string())})
     assert read_path(path, schema_of(a=INTEGER, t=VARCHAR)) == ([], [], [], [])
+
+
+@pytest.mark.parametrize(("arrow", "type_"), [(pa.int32(), BIGINT), (pa.timestamp("ns"), TIMESTAMP)], ids=str)
+def test_the_time_columns_type_tells_the_times_type(tmp_path: Path, arrow: pa.DataType, type_: Type) -> None:
+    path = write(tmp_path, {"ts": pa.array([None, 1], arrow)})
+    assert sniffer(tmp_path)(Connector("parquet", (("path", path.name),)), "ts") == type_

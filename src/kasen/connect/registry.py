@@ -109,7 +109,7 @@ def _format(
     if format_ is None:
         raise DataError(
             f"{name}: no format {connector.format!r} to {verb}; there are {', '.join(sorted(formats))}"
-            " (other formats need the Spark engine)"
+            " (other formats need Spark)"
         )
     valid = (*format_.required, *format_.optional)
     there = f"; its options are: {', '.join(valid) or 'none'}"

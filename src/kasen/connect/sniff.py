@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from kasen.connect.chunk import Chunk
+from kasen.connect.chunk import Chunk, Source
 from kasen.connect.registry import SOURCES, open_source
 from kasen.connect.values import BAD_VALUE
 from kasen.errors import DataError
@@ -23,13 +23,20 @@ def sniffer(base: Path) -> Sniff:
         if connector.format not in SOURCES or not connector.option("path"):
             return None
         plain = Connector(connector.format, (("path", connector.option("path")),))
-        try:
-            source = open_source(plain, base, "", Schema((Field(column, BIGINT),)), chunk_rows=_FEW_ROWS)
-            return next((type_ for chunk in source.chunks() if (type_ := _first(chunk)) is not None), None)
-        except DataError:
-            return None
+        source = _open(plain, base, column, BIGINT)
+        if source is None:
+            # Only Parquet knows its types beforehand; elsewhere the column is simply not there.
+            return TIMESTAMP if _open(plain, base, column, TIMESTAMP) is not None else None
+        return next((type_ for chunk in source.chunks() if (type_ := _first(chunk)) is not None), None)
 
     return sniff
+
+
+def _open(connector: Connector, base: Path, column: str, type_: Type) -> Source | None:
+    try:
+        return open_source(connector, base, "", Schema((Field(column, type_),)), chunk_rows=_FEW_ROWS)
+    except DataError:
+        return None
 
 
 def _first(chunk: Chunk) -> Type | None:
