@@ -11,6 +11,8 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+from kasen.kernels.compiled import M, V, compiled
+
 I64 = npt.NDArray[np.int64]
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -18,7 +20,7 @@ FIRST = np.uint64(0xBF58476D1CE4E5B9)
 SECOND = np.uint64(0x94D049BB133111EB)
 
 
-@njit("uint64(uint64, int64)", cache=True, nogil=True)
+@compiled("uint64(uint64, int64)")
 def mix(state: np.uint64, word: int) -> np.uint64:
     """The hash of a sequence that ends in `word`, from the hash of what came before it."""
     z = (state ^ np.uint64(word)) + GOLDEN
@@ -27,7 +29,7 @@ def mix(state: np.uint64, word: int) -> np.uint64:
     return z ^ (z >> np.uint64(31))
 
 
-@njit("uint64(int64[:, ::1], int64[::1], int64)", cache=True, nogil=True)
+@compiled(f"uint64({M}, {V}, int64)")
 def hash_key(data: I64, columns: I64, row: int) -> np.uint64:
     """The hash of one row's given columns; of no columns, always the same.
 
@@ -40,7 +42,7 @@ def hash_key(data: I64, columns: I64, row: int) -> np.uint64:
     return state
 
 
-@njit("uint64(int64[:, ::1], int64)", cache=True, nogil=True)
+@compiled(f"uint64({M}, int64)")
 def hash_row(data: I64, row: int) -> np.uint64:
     """The hash of all words of one row, the NULL word among them."""
     state = GOLDEN
@@ -49,7 +51,7 @@ def hash_row(data: I64, row: int) -> np.uint64:
     return state
 
 
-@njit("uint64[::1](int64[:, ::1], int64[::1], int64)", cache=True, nogil=True)
+@njit(f"uint64[::1]({M}, {V}, int64)", cache=True, nogil=True)
 def hash_columns(data: I64, columns: I64, n: int) -> npt.NDArray[np.uint64]:
     """hash_key of the first n rows."""
     hashes = np.full(n, GOLDEN, np.uint64)

@@ -14,18 +14,16 @@ _FIRST_CAPACITY = 256
 class RowStore:
     """A bag of rows of `words` words, found by the words in `keys`; see kasen.kernels.multimap."""
 
-    __slots__ = ("counts", "heads", "keys", "slots", "words")
+    __slots__ = ("arrays", "counts", "heads", "keys", "slots", "words")
 
     def __init__(self, words: int, keys: tuple[int, ...], payload: int = 0) -> None:
         self.words = words
         self.keys: I64 = np.array(keys, np.int64)
-        self.slots: I64 = np.zeros((_FIRST_CAPACITY, multimap.WORDS + words + payload), np.int64)
-        self.heads: I64 = np.full((2, _FIRST_CAPACITY), multimap.NONE, np.int64)
         self.counts: I64 = np.array([multimap.NONE, 0, 0], np.int64)
+        self._hold(np.zeros((_FIRST_CAPACITY, multimap.WORDS + words + payload), np.int64))
 
-    def __len__(self) -> int:
-        """How many different rows there are."""
-        return int(self.counts[multimap.LIVE])
+    def is_half_full(self) -> bool:
+        return 2 * int(self.counts[multimap.LIVE]) >= len(self.slots)
 
     def grow(self, least: int = 0) -> None:
         """At least doubles the room; slots keep their numbers."""
@@ -34,9 +32,14 @@ class RowStore:
             capacity *= 2
         slots = np.zeros((capacity, self.slots.shape[1]), np.int64)
         slots[: len(self.slots)] = self.slots
+        self._hold(slots)
+        multimap.rebuild_heads(self.slots, self.heads, self.counts, self.keys, self.words)
+
+    def _hold(self, slots: I64) -> None:
         self.slots = slots
-        self.heads = np.full((2, capacity), multimap.NONE, np.int64)
-        multimap.rebuild_heads(self.slots, self.heads, self.counts)
+        self.heads: I64 = np.full((2, len(slots)), multimap.NONE, np.int64)
+        #: What kernels take of a bag, in their order.
+        self.arrays = (self.keys, self.slots, self.heads, self.counts)
 
     def since(self) -> Bound | None:
         """The ts at which the longest present row entered."""
