@@ -28,7 +28,7 @@ def local(batch: int, *, restart: bool = False) -> Engine:
         if restart:
             _restart_every_epoch(engine)
         engine.run()
-        dead = [DeadLetter(*letter) for letter in engine.dead_letters]
+        dead = [DeadLetter(*letter) for letter in engine.outputs.dead_letters]
         return Result(collected.rows, dead, [])
 
     return run

@@ -32,7 +32,6 @@ from kasen.operators.vector import (
 from kasen.plan.compile_call import FALLIBLE, operation
 
 _NO_DATA = np.empty((1, 0), np.int64)
-_EVERYWHERE = np.ones(1, np.bool_)
 
 
 def compile_expr(expr: Expr, dictionary: Dictionary, failures: Failures) -> Evaluator:
@@ -63,12 +62,9 @@ def compile_condition(expr: Expr, dictionary: Dictionary, failures: Failures) ->
         for node, fallible in rest:
             if not np.count_nonzero(keep):
                 break
-            if fallible:
-                before = failures.need(keep)
-                keep = keep & logic.is_true(node(data, any_null))
-                failures.guard = before
-            else:
-                keep = keep & logic.is_true(node(data, any_null))
+            before = failures.need(keep) if fallible else failures.guard
+            keep = keep & logic.is_true(node(data, any_null))
+            failures.guard = before
         failures.end()
         return expand((keep, None), len(batch))[0]
 
@@ -200,28 +196,36 @@ _LAZY: dict[str, tuple[Operation, Callable[[Vector], Mask | None]]] = {
 
 
 def _case_node(branches: Sequence[tuple[Node, Node]], otherwise: Node, failures: Failures) -> Node:
+    """Values are computed for all rows, and chosen among; only those chosen can count as failures."""
+
     def node(data: I64, any_null: bool) -> Vector:
         chosen: list[tuple[Mask, Vector]] = []
         before = failures.guard
-        undecided = _EVERYWHERE
+        undecided: Mask | None = None
         for test, value in branches:
-            pick = logic.is_true(test(data, any_null)) & undecided
+            pick = logic.is_true(test(data, any_null))
             failures.guard = before
+            pick = pick if undecided is None else pick & undecided
             if np.count_nonzero(pick):
                 failures.need(pick)
                 chosen.append((pick, value(data, any_null)))
                 failures.guard = before
-            undecided = undecided & ~pick
+            undecided = ~pick if undecided is None else undecided & ~pick
             if not np.count_nonzero(undecided):
                 break
             failures.need(undecided)
-        if chosen and not np.count_nonzero(undecided):
-            result = chosen.pop()[1]
         else:
-            result = otherwise(data, any_null)
-        failures.guard = before
-        for pick, vector in chosen:
-            result = logic.choose_where(pick, vector, result)
-        return result
+            assert undecided is not None, "CASE has a branch"
+            chosen.append((undecided, otherwise(data, any_null)))
+            failures.guard = before
+        return _assemble(chosen) if chosen else otherwise(data, any_null)
 
     return node
+
+
+def _assemble(chosen: list[tuple[Mask, Vector]]) -> Vector:
+    """One vector of those that were chosen, each for its rows; together they are all rows."""
+    _, result = chosen[-1]
+    for pick, vector in chosen[:-1]:
+        result = logic.choose_where(pick, vector, result)
+    return result

@@ -36,6 +36,13 @@ class Plan:
     outputs: tuple[tuple[str, int], ...]
 
     @property
+    def fingerprint(self) -> str:
+        """What a state belongs to: the app's inputs, queries and settings as text."""
+        inputs = [f"{one.name} {one.schema} {one.connector}" for one in self.app.inputs]
+        queries = [f"{query.name}: {query.text}" for query in self.app.queries]
+        return "\n".join([*inputs, *queries, str(self.app.settings)])
+
+    @property
     def scans(self) -> dict[str, int]:
         """The step that stands for each input."""
         return {step.node.name: step.id for step in self.steps if isinstance(step.node, Scan)}

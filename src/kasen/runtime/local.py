@@ -9,42 +9,25 @@ crash the sinks are cut back to those positions, so no result is lost or repeate
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from kasen.connect.chunk import DeadLetter
-from kasen.connect.dead_letter import DeadLetterFile
-from kasen.connect.decode import decode, output_schema
-from kasen.connect.registry import open_sink, open_source
-from kasen.connect.sink import Sink
+from kasen.connect.registry import open_source
 from kasen.errors import DataError
 from kasen.plan.physical import Input, Plan
 from kasen.runtime.checkpoint import Checkpoints
-from kasen.runtime.pipeline import Answer, Pipeline
-from kasen.runtime.reader import Piece, Reader
-from kasen.types import Connector
+from kasen.runtime.outputs import OnAnswer, OnProgress, Outputs, Progress
+from kasen.runtime.pipeline import Pipeline
+from kasen.runtime.reader import Reader
 
 DEFAULT_BATCH = 1 << 16
 _CHECKPOINT_SECONDS = 5.0
 
 
-@dataclass(slots=True)
-class Progress:
-    """What a run has done so far; told after every epoch."""
-
-    rows: int = 0
-    dead: int = 0
-    epochs: int = 0
-    results: dict[str, int] = field(default_factory=dict)
-    frontier: int | None = None
-    seconds: float = 0.0
-    done: bool = False
-
-
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How to run. `out` is the folder of the answers; None keeps them in memory or drops them."""
+    """How to run. `out` is the folder of the answers; without it only sinks named by INTO are written."""
 
     base: Path
     out: Path | None = None
@@ -61,32 +44,20 @@ class LocalRun:
         self,
         plan: Plan,
         options: Options,
-        on_progress: Callable[[Progress], None] = lambda _: None,
-        on_answer: Callable[[Answer], None] = lambda _: None,
+        on_progress: OnProgress = lambda _: None,
+        on_answer: OnAnswer = lambda _: None,
     ) -> None:
         self._plan = plan
         self._options = options
-        self._on_progress = on_progress
-        self._on_answer = on_answer
         self._stopping = False
-        self.progress = Progress(results={query.name: 0 for query in plan.app.queries})
         self.pipeline = Pipeline(plan)
         self._checkpoints = self._open_checkpoints()
         states, notes = (self._checkpoints and self._checkpoints.load()) or (None, {})
+        self._resumed = states is not None
         if states is not None:
             self.pipeline.restore(states)
-            self.progress.rows = notes["rows"]
-            self.progress.results |= notes["results"]
         self._readers = {one.name: self._reader(one, notes) for one in plan.app.inputs}
-        self.sinks = self._open_sinks(notes.get("sinks", {}))
-        self._dead = self._open_dead_letters(notes.get("dead"))
-        self.dead_letters: list[DeadLetter] = []
-        self._deletions: dict[str, dict[int, str]] = {
-            name: {int(line): text for line, text in texts.items()}
-            for name, texts in notes.get("deletions", {}).items()
-        }
-
-    # ------------------------------------------------------------ opening
+        self.outputs = Outputs(plan, self.pipeline, options.base, options.out, notes, on_progress, on_answer)
 
     def _open_checkpoints(self) -> Checkpoints | None:
         if self._options.checkpoint is None:
@@ -94,13 +65,9 @@ class LocalRun:
         memory = [one.name for one in self._plan.app.inputs if one.connector.format == "memory"]
         if memory:
             raise DataError(f"{memory[0]} cannot be read again after a crash, so it cannot be checkpointed")
-        text = "\n".join(
-            [*(f"{one.name} {one.schema} {one.connector}" for one in self._plan.app.inputs)]
-            + [f"{query.name}: {query.text}" for query in self._plan.app.queries]
-        )
-        return Checkpoints(self._options.checkpoint, text)
+        return Checkpoints(self._options.checkpoint, self._plan.fingerprint)
 
-    def _reader(self, one: Input, notes: dict[str, object]) -> Reader:
+    def _reader(self, one: Input, notes: dict[str, Any]) -> Reader:
         if one.timestamp is None and not one.is_relation:
             raise DataError(
                 f"{one.name} has no TIMESTAMP BY: arrival time is for streams that are pushed, "
@@ -109,27 +76,9 @@ class LocalRun:
         source = open_source(
             one.connector, self._options.base, one.name, one.schema, one.timestamp, one.is_relation
         )
-        places = notes.get("places", {})
-        assert isinstance(places, dict)
-        return Reader(one.name, source, one.timestamp, self.pipeline.dictionary, places.get(one.name))
-
-    def _open_sinks(self, resume: dict[str, int]) -> dict[str, Sink]:
-        sinks: dict[str, Sink] = {}
-        for query in self._plan.app.queries:
-            connector = query.sink
-            base = self._options.base
-            if self._options.out is not None and connector is None:
-                connector = Connector("csv", (("path", f"{query.name}.csv"),))
-                base = self._options.out
-            if connector is not None:
-                schema = output_schema(query.schema, self._plan.app.time)
-                sinks[query.name] = open_sink(connector, base, query.name, schema, resume.get(query.name))
-        return sinks
-
-    def _open_dead_letters(self, resume: int | None) -> DeadLetterFile | None:
-        return DeadLetterFile(self._options.out, resume) if self._options.out is not None else None
-
-    # ------------------------------------------------------------ running
+        # A static table is not part of the state: it is read again from its start.
+        place = None if one.is_static else notes.get("places", {}).get(one.name)
+        return Reader(one.name, source, one.timestamp, self.pipeline.dictionary, place)
 
     def stop(self) -> None:
         """Asks for an end after the epoch that is running."""
@@ -137,40 +86,40 @@ class LocalRun:
 
     def run(self) -> Progress:
         """Runs until the input ends or `stop` is called; always leaves the sinks flushed."""
-        started = time.monotonic()
-        saved = started
+        saved = time.monotonic()
         self._load_tables()
         while not self._stopping and not self.pipeline.ended:
             self._read()
             if self.pipeline.ready() >= self._options.batch and not self.pipeline.ended:
-                self._epoch(self.pipeline.run(), started)
+                self.outputs.deliver(self.pipeline.run())
                 if time.monotonic() - saved >= self._options.checkpoint_seconds:
                     self._save()
                     saved = time.monotonic()
         if not self._stopping:
-            self._finish(started)
+            self._finish()
         self._save()
-        for sink in self.sinks.values():
-            sink.close()
-        if self._dead is not None:
-            self._dead.close()
-        self.progress.done = not self._stopping
-        self.progress.seconds = time.monotonic() - started
-        self._on_progress(self.progress)
-        return self.progress
+        self.outputs.close()
+        self.outputs.progress.done = not self._stopping
+        self.outputs.tell()
+        return self.outputs.progress
 
-    def _finish(self, started: float) -> None:
+    def _finish(self) -> None:
         """The end of the input: all instants of the last time, then (if asked for) expiring windows."""
-        self._epoch(self.pipeline.run(), started)
+        self.outputs.deliver(self.pipeline.run())
         if self._options.flush or self._plan.app.setting("flush") == "true":
             for answer in self.pipeline.flush():
-                self._epoch(answer, started)
+                self.outputs.deliver(answer)
 
     def _load_tables(self) -> None:
-        """Static tables hold from the beginning, so they are read before anything else."""
+        """Static tables hold from the beginning, so they are read before anything else.
+
+        Once the pipeline has begun they are part of its state. An earlier run has buried their bad rows.
+        """
         for one in self._plan.app.inputs:
-            while one.is_static and (piece := self._readers[one.name].read(None)) is not None:
-                self._take(one.name, piece)
+            if not one.is_static or self.pipeline.begun:
+                continue
+            while (piece := self._readers[one.name].read(None)) is not None:
+                self.outputs.take(one.name, piece.rows, [] if self._resumed else piece.dead, piece.chunk)
 
     def _read(self) -> None:
         name = self.pipeline.slowest
@@ -179,64 +128,11 @@ class LocalRun:
         if piece is None:
             self.pipeline.end(name)
         else:
-            self._take(name, piece)
-
-    def _take(self, name: str, piece: Piece) -> None:
-        """Hands a piece to the pipeline; its dead letters and late rows to the dead letter."""
-        self._bury(piece.dead)
-        self.progress.rows += len(piece.rows)
-        late = self.pipeline.add(name, piece.rows)
-        for line, ts in zip(late.position.tolist(), late.ts.tolist(), strict=True):
-            reason = f"late: {ts} is below what SLACK allows"
-            self._bury([piece.chunk.refuse(piece.row_at(line), reason)])
-        leaving = piece.rows.position[piece.rows.diff < 0]
-        if len(leaving):
-            # Whether a deletion finds its row is only known later; its text must be at hand then.
-            texts = self._deletions.setdefault(name, {})
-            texts |= {line: piece.chunk.raw(piece.row_at(line)) for line in leaving.tolist()}
-
-    def _bury(self, letters: list[DeadLetter]) -> None:
-        self.progress.dead += len(letters)
-        if self._dead is not None:
-            self._dead.write(letters)
-        else:
-            self.dead_letters += letters
-
-    def _epoch(self, answer: Answer, started: float) -> None:
-        self.progress.epochs += 1
-        time_type = self._plan.app.time
-        for query in self._plan.app.queries:
-            batch = answer.changes.get(query.name)
-            if batch is None or not len(batch):
-                continue
-            self.progress.results[query.name] += len(batch)
-            sink = self.sinks.get(query.name)
-            if sink is not None:
-                sink.write(decode(batch, query.schema, self.pipeline.dictionary, time_type))
-        for name, lines, reason in answer.refused:
-            texts = self._deletions.get(name, {})
-            self._bury([DeadLetter(name, line, reason, texts.get(line, "")) for line in lines.tolist()])
-        for name, lines in answer.deletions:
-            for line in lines.tolist():
-                self._deletions.get(name, {}).pop(line, None)
-        self._on_answer(answer)
-        self.progress.frontier = self.pipeline.frontier
-        self.progress.seconds = time.monotonic() - started
-        self._on_progress(self.progress)
+            self.outputs.take(name, piece.rows, piece.dead, piece.chunk)
 
     def _save(self) -> None:
         if self._checkpoints is None:
             return
-        for sink in self.sinks.values():
-            sink.flush(sync=True)
-        if self._dead is not None:
-            self._dead.flush(sync=True)
-        notes = {
-            "places": {name: reader.place for name, reader in self._readers.items()},
-            "sinks": {name: sink.position() for name, sink in self.sinks.items()},
-            "dead": self._dead.position() if self._dead is not None else None,
-            "deletions": self._deletions,
-            "rows": self.progress.rows,
-            "results": self.progress.results,
-        }
+        notes = self.outputs.committed()
+        notes["places"] = {name: reader.place for name, reader in self._readers.items()}
         self._checkpoints.save(self.pipeline.snapshot(), notes)

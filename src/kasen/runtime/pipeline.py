@@ -19,7 +19,7 @@ from kasen.operators.streamify import units
 from kasen.operators.value_order import ValueOrder
 from kasen.plan.instantiate import Context
 from kasen.plan.physical import Input, Plan
-from kasen.runtime.feed import Feed, Rows, as_batch, number_tuples
+from kasen.runtime.feed import Feed, Rows, as_batch, join, number_tuples
 from kasen.runtime.graph import Graph
 from kasen.runtime.relation import Relation
 
@@ -68,7 +68,7 @@ class Pipeline:
     def add(self, name: str, rows: Rows) -> Rows:
         """Rows as read from an input; returns those that came too late. A static table comes all at once."""
         if name not in self._feeds:
-            self._tables[name] = rows
+            self._tables[name] = join([self._tables[name], rows]) if name in self._tables else rows
             return rows.take(np.zeros(len(rows), np.bool_))
         return self._feeds[name].add(rows)
 
@@ -85,6 +85,11 @@ class Pipeline:
     def frontier(self) -> int:
         """Every row with a time below this is known, on all inputs."""
         return min((feed.frontier for feed in self._feeds.values()), default=2**63 - 1)
+
+    @property
+    def begun(self) -> bool:
+        """Whether the first instant has run."""
+        return self._graph.begun
 
     @property
     def ended(self) -> bool:

@@ -22,10 +22,6 @@ class Piece:
     dead: list[DeadLetter]
     chunk: Chunk
 
-    def row_at(self, line: int) -> int:
-        """Which row of the chunk stands at a line."""
-        return int(np.searchsorted(self.chunk.lines, line))
-
 
 class Reader:
     """Cuts a source's chunks into pieces of a wanted size.

@@ -1,0 +1,146 @@
+"""Where answers and refused rows go, and how far they have got. Shared by all ways of running an app."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kasen.connect.chunk import Chunk, DeadLetter
+from kasen.connect.dead_letter import DeadLetterFile
+from kasen.connect.decode import decode, output_schema
+from kasen.connect.registry import open_sink
+from kasen.connect.sink import Sink
+from kasen.plan.physical import Plan
+from kasen.runtime.feed import Rows
+from kasen.runtime.pipeline import Answer, Pipeline
+from kasen.types import Connector
+
+
+@dataclass(slots=True)
+class Progress:
+    """What a run has done so far; told after every epoch."""
+
+    rows: int = 0
+    dead: int = 0
+    epochs: int = 0
+    results: dict[str, int] = field(default_factory=dict)
+    frontier: int | None = None
+    seconds: float = 0.0
+    done: bool = False
+
+
+OnProgress = Callable[[Progress], None]
+OnAnswer = Callable[[Answer], None]
+
+
+class Outputs:
+    """The sinks of an app's queries, its dead letter, and the counts of both.
+
+    `notes` are those of an earlier run to go on from: sinks are cut back to where they were then.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        pipeline: Pipeline,
+        base: Path,
+        out: Path | None,
+        notes: dict[str, Any],
+        on_progress: OnProgress,
+        on_answer: OnAnswer,
+    ) -> None:
+        self._plan = plan
+        self._pipeline = pipeline
+        self._on_progress = on_progress
+        self._on_answer = on_answer
+        self._started = time.monotonic()
+        self.progress = Progress(results={query.name: 0 for query in plan.app.queries})
+        self.progress.rows = notes.get("rows", 0)
+        self.progress.results |= notes.get("results", {})
+        self.sinks = self._open_sinks(base, out, notes.get("sinks", {}))
+        self._file = DeadLetterFile(out, notes.get("dead")) if out is not None else None
+        self.dead_letters: list[DeadLetter] = []
+        # Whether a deletion finds its row is only known later; its text must be at hand then.
+        self._deletions: dict[str, dict[int, str]] = {
+            name: {int(line): text for line, text in texts.items()}
+            for name, texts in notes.get("deletions", {}).items()
+        }
+
+    def _open_sinks(self, base: Path, out: Path | None, resume: dict[str, int]) -> dict[str, Sink]:
+        sinks: dict[str, Sink] = {}
+        for query in self._plan.app.queries:
+            connector, folder = query.sink, base
+            if connector is None and out is not None:
+                connector, folder = Connector("csv", (("path", f"{query.name}.csv"),)), out
+            if connector is not None:
+                schema = output_schema(query.schema, self._plan.app.time)
+                sinks[query.name] = open_sink(connector, folder, query.name, schema, resume.get(query.name))
+        return sinks
+
+    def take(self, name: str, rows: Rows, dead: list[DeadLetter], chunk: Chunk) -> None:
+        """Hands rows of a chunk to the pipeline; what is refused, to the dead letter."""
+        self.bury(dead)
+        self.progress.rows += len(rows)
+        late = self._pipeline.add(name, rows)
+        for line, ts in zip(late.position.tolist(), late.ts.tolist(), strict=True):
+            reason = f"late: {ts} is below what SLACK allows"
+            self.bury([chunk.refuse(chunk.row_at(line), reason)])
+        leaving = rows.position[rows.diff < 0]
+        if len(leaving):
+            texts = self._deletions.setdefault(name, {})
+            texts |= {line: chunk.raw(chunk.row_at(line)) for line in leaving.tolist()}
+
+    def bury(self, letters: list[DeadLetter]) -> None:
+        self.progress.dead += len(letters)
+        if self._file is not None:
+            self._file.write(letters)
+        else:
+            self.dead_letters += letters
+
+    def deliver(self, answer: Answer) -> None:
+        """Writes the answers of an epoch, and tells of it."""
+        self.progress.epochs += 1
+        for query in self._plan.app.queries:
+            batch = answer.changes.get(query.name)
+            if batch is None or not len(batch):
+                continue
+            self.progress.results[query.name] += len(batch)
+            sink = self.sinks.get(query.name)
+            if sink is not None:
+                sink.write(decode(batch, query.schema, self._pipeline.dictionary, self._plan.app.time))
+        for name, lines, reason in answer.refused:
+            texts = self._deletions.get(name, {})
+            self.bury([DeadLetter(name, line, reason, texts.get(line, "")) for line in lines.tolist()])
+        for name, lines in answer.deletions:
+            for line in lines.tolist():
+                self._deletions.get(name, {}).pop(line, None)
+        self._on_answer(answer)
+        self.progress.frontier = self._pipeline.frontier
+        self.tell()
+
+    def tell(self) -> None:
+        self.progress.seconds = time.monotonic() - self._started
+        self._on_progress(self.progress)
+
+    def committed(self) -> dict[str, Any]:
+        """Flushes everything to disk; returns the notes from which a later run can go on."""
+        for sink in self.sinks.values():
+            sink.flush(sync=True)
+        if self._file is not None:
+            self._file.flush(sync=True)
+        return {
+            "sinks": {name: sink.position() for name, sink in self.sinks.items()},
+            "dead": self._file.position() if self._file is not None else None,
+            "deletions": self._deletions,
+            "rows": self.progress.rows,
+            "results": self.progress.results,
+        }
+
+    def close(self) -> None:
+        for sink in self.sinks.values():
+            sink.close()
+        if self._file is not None:
+            self._file.close()

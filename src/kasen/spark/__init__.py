@@ -1,0 +1,1 @@
+"""Pipelines on Spark. pyspark lives here and nowhere else."""

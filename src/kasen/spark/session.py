@@ -1,0 +1,39 @@
+"""The Spark session that a run uses: one that is there already, or an embedded one."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from pyspark.sql import SparkSession
+
+LOCAL = "local[*]"
+
+
+def session(master: str | None = None) -> SparkSession:
+    """The active session, or a new one on `master` (embedded if None)."""
+    active = SparkSession.getActiveSession()
+    if active is not None and master is None:
+        return active
+    # Workers must run the interpreter that has Kasen, not whatever python3 is on the PATH.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    master = master or LOCAL
+    builder = (
+        SparkSession.builder.master(master)
+        .appName("kasen")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.ui.showConsoleProgress", "false")
+    )
+    if master.startswith("local"):
+        # An embedded Spark talks to itself only, and small epochs want few partitions.
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        builder = (
+            builder.config("spark.driver.host", "127.0.0.1")
+            .config("spark.driver.bindAddress", "127.0.0.1")
+            .config("spark.ui.enabled", "false")
+            .config("spark.sql.shuffle.partitions", str(os.cpu_count() or 2))
+        )
+    created = builder.getOrCreate()
+    created.sparkContext.setLogLevel("ERROR")
+    return created
