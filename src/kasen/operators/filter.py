@@ -1,0 +1,41 @@
+"""WHERE and HAVING: keeps the changes of rows for which a condition is TRUE."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from kasen.kernels.columns import positions, take_columns
+from kasen.operators.base import Stateless
+from kasen.operators.batch import Batch, Bound, empty
+from kasen.operators.vector import Condition, Mask
+
+
+class Filter(Stateless):
+    """A row enters and leaves the output as it does the input, if the condition is TRUE for it."""
+
+    def __init__(self, condition: Condition) -> None:
+        self._condition = condition
+        self._nothing: Batch | None = None
+
+    def process(self, inputs: Sequence[Batch], upto: Bound) -> Batch:
+        del upto
+        batch = inputs[0]
+        keep = self._condition(batch)
+        kept = int(np.count_nonzero(keep))
+        if kept == len(batch):
+            return batch
+        if kept == 0:
+            if self._nothing is None:
+                self._nothing = empty(batch.columns)
+            return self._nothing
+        return _select(batch, keep, kept)
+
+
+def _select(batch: Batch, keep: Mask, kept: int) -> Batch:
+    rows = np.empty(kept, np.int64)
+    positions(keep, rows)
+    data = np.empty((len(batch.data), kept), np.int64)
+    take_columns(rows, batch.data, data)
+    return Batch(batch.ts.take(rows), batch.sub.take(rows), batch.diff.take(rows), data)

@@ -1,0 +1,32 @@
+"""The SELECT list: computes the columns of each change's row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from kasen.kernels.columns import copy_columns
+from kasen.operators.base import Stateless
+from kasen.operators.batch import Batch, Bound
+from kasen.operators.vector import Evaluator, store
+
+
+class Project(Stateless):
+    """Each item is the position of an input column, which is copied, or an expression.
+
+    Different rows may become equal; netting them is left to those who care.
+    """
+
+    def __init__(self, items: Sequence[int | Evaluator]) -> None:
+        self._sources = np.array([item if isinstance(item, int) else -1 for item in items], np.int64)
+        self._computed = [(at, item) for at, item in enumerate(items) if not isinstance(item, int)]
+
+    def process(self, inputs: Sequence[Batch], upto: Bound) -> Batch:
+        del upto
+        batch = inputs[0]
+        data = np.empty((len(self._sources) + 1, len(batch)), np.int64)
+        copy_columns(batch.data, self._sources, data)
+        for at, evaluate in self._computed:
+            store(data, at, evaluate(batch))
+        return Batch(batch.ts, batch.sub, batch.diff, data)

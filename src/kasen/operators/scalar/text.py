@@ -1,0 +1,98 @@
+"""Functions on texts. Characters are Unicode's code points."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from kasen.operators.dictionary import Dictionary
+from kasen.operators.failures import Failures
+from kasen.operators.scalar.like import like
+from kasen.operators.scalar.memo import Memo, Result, row_by_row
+from kasen.operators.vector import BOOL, Operation, Vector, dtype_of
+from kasen.types import Kind, Type
+
+
+def upper(text: str) -> str:
+    """Each character's upper case, one for one."""
+    return text.upper() if text.isascii() else "".join(map(_upper, text))
+
+
+def _upper(character: str) -> str:
+    """Python spells some out ('ß' as 'SS'); of those, the Greek with iota have a single title case."""
+    if character == "ß":
+        return "ẞ"
+    for case in (character.upper(), character.title()):
+        if len(case) == 1:
+            return case
+    return character
+
+
+def lower(text: str) -> str:
+    """Each character's lower case, one for one, whatever stands beside it (Python minds final sigmas)."""
+    return text.lower() if text.isascii() else "".join(character.lower()[0] for character in text)
+
+
+def substring(text: str, start: int, length: int | None = None) -> str:
+    """The characters start ... start + length - 1, of which 1 ... n exist."""
+    begin = max(start, 1) - 1
+    if length is None:
+        return text[begin:]
+    return text[begin : max(start + max(length, 0), 1) - 1]
+
+
+def replace(text: str, old: str, new: str) -> str:
+    return text.replace(old, new) if old else text
+
+
+def concat(*texts: str) -> str:
+    return "".join(texts)
+
+
+FUNCTIONS: dict[str, Callable[..., Result]] = {
+    "length": len,
+    "upper": upper,
+    "lower": lower,
+    "trim": lambda text: text.strip(" "),
+    "ltrim": lambda text: text.lstrip(" "),
+    "rtrim": lambda text: text.rstrip(" "),
+    "substring": substring,
+    "concat": concat,
+    "replace": replace,
+    "starts_with": str.startswith,
+    "contains": str.__contains__,
+    "strpos": lambda text, part: text.find(part) + 1,
+    "like": like,
+}
+
+
+def text_function(
+    op: str,
+    result: Type,
+    args: Sequence[Type],
+    constants: Sequence[Vector | None],
+    dictionary: Dictionary,
+    failures: Failures,
+) -> Operation:
+    """The operation `op`; `constants` has those arguments that are the same for every row."""
+    function = FUNCTIONS[op]
+    if any(constant is not None and constant[1] is not None for constant in constants):
+        null = np.zeros(1, dtype_of(result)), np.ones(1, BOOL)
+        return lambda *_: null
+    varying = [index for index, constant in enumerate(constants) if constant is None]
+    if len(varying) != 1 or args[varying[0]].kind is not Kind.VARCHAR:
+        return row_by_row(function, args, result, dictionary)
+    place = varying[0]
+    fixed = [_value(constant, type_, dictionary) for constant, type_ in zip(constants, args, strict=True)]
+    before, after = fixed[:place], fixed[place + 1 :]
+    memo = Memo(lambda text: function(*before, text, *after), result, dictionary, failures)
+    return lambda *vectors: memo(vectors[place])
+
+
+def _value(constant: Vector | None, type_: Type, dictionary: Dictionary) -> object:
+    """What a constant argument holds; None in the varying argument's place."""
+    if constant is None:
+        return None
+    value = constant[0].item()
+    return dictionary.text(value) if type_.kind is Kind.VARCHAR else value
