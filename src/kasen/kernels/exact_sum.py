@@ -43,7 +43,8 @@ def exponents(bits: Any, nulls: Any, column: Any) -> Any:
     return least, greatest
 
 
-def span_of(least: int, greatest: int) -> tuple[int, int]:
+@njit("UniTuple(int64, 2)(int64, int64)", cache=True, nogil=True)
+def span_of(least: Any, greatest: Any) -> Any:
     """(low, high): the words, high not included, that sums of values with these biased exponents need."""
     low = (least - 1075) // 32
     high = (greatest - 1075 + 53 + _HEADROOM) // 32 + 1

@@ -1,0 +1,103 @@
+"""Accumulators: a group's record holds a run of words for each *part*: a count, a sum, an extreme, a tree.
+
+`parts` [parts, PART] says which parts there are; aggregates of one argument share them, and `render` reads
+the aggregates from them. It is data, so one compiled loop serves every query.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from kasen.kernels import counted, ordered
+from kasen.kernels.exact_sum import INFINITY, SIGN_BIT, add_double, add_integer, add_square, unpack
+from kasen.kernels.groups import ROWS
+
+#: A part: what it does, with which column, where its words begin in the record. GATE: the index of the
+#: DISTINCT part whose answer replaces the row's diff, or -1. LOW, WIDTH: the span of sums of doubles.
+OP, COLUMN, AT, GATE, LOW, WIDTH, ORDER, PART = range(8)
+
+COUNT = 0  # 1 word: rows whose argument is not NULL
+SUM_INTEGER = 1  # 2 words: 128 bits
+SUM_DOUBLE = 2  # 3 + WIDTH words: NaNs, infinities, negative infinities, the sum of all others
+SQUARE_INTEGER = 3  # 8 words
+SQUARE_DOUBLE = 4  # 2 * WIDTH words, beginning at 2 * LOW
+LEAST = 5  # 2 words: whether there is one, and the value; where nothing is ever deleted
+GREATEST = 6  # the same
+TREE = 7  # 2 words: an ordered multiset
+DISTINCT = 8  # no words; lets a value pass when it appears (+1) and when it vanishes (-1)
+
+M = "int64[:, ::1]"
+V = "int64[::1]"
+
+
+@njit(f"void({V}, int64, int64, int64, int64, {V})", cache=True, nogil=True)
+def extend(records: Any, at: Any, op: Any, value: Any, order: Any, labels: Any) -> None:
+    """Makes a value the extreme in records[at : at + 2] if it is."""
+    if records[at]:
+        old = ordered.rank(records[at + 1], order, labels)
+        new = ordered.rank(value, order, labels)
+        if (new >= old) if op == LEAST else (new <= old):
+            return
+    records[at] = 1
+    records[at + 1] = value
+
+
+@njit(f"void({M}, int64, int64, {M}, {V}, int64, int64, {M}, {M}, {V}, {V})", cache=True, nogil=True)
+def accumulate(
+    data: Any,
+    row: Any,
+    diff: Any,
+    parts: Any,
+    records: Any,
+    slot: Any,
+    width: Any,
+    pool: Any,  # of ordered multisets
+    table: Any,  # of counted values
+    labels: Any,
+    passed: Any,  # scratch, [parts]: what DISTINCT parts let pass
+) -> None:
+    """Adds a row of `data`, `diff` times, to a group's record.
+
+    Needs ordered.MOST_NEW spare nodes for each TREE, and room for a pair for each DISTINCT.
+    """
+    base = slot * width
+    records[base + ROWS] += diff
+    nulls = data[len(data) - 1, row]
+    for p in range(len(parts)):
+        column = parts[p, COLUMN]
+        gate = parts[p, GATE]
+        op = parts[p, OP]
+        weight = diff if gate < 0 else passed[gate]
+        passed[p] = 0
+        if weight == 0 or (nulls >> column) & 1:
+            continue
+        at = base + parts[p, AT]
+        value = data[column, row]
+        if op == COUNT:
+            records[at] += weight
+        elif op == SUM_INTEGER:
+            add_integer(records, at, value, weight)
+        elif op in (LEAST, GREATEST):
+            extend(records, at, op, value, parts[p, ORDER], labels)
+        elif op == TREE:
+            ordered.add(pool, records, at, value, weight, parts[p, ORDER], labels)
+        elif op == SUM_DOUBLE:
+            if value & INFINITY != INFINITY:
+                add_double(records, at + 3, parts[p, LOW], value, weight)
+            elif value == INFINITY:
+                records[at + 1] += weight
+            elif value == SIGN_BIT | INFINITY:
+                records[at + 2] += weight
+            else:
+                records[at] += weight
+        elif op == DISTINCT:
+            passed[p] = counted.count(table, slot * len(parts) + p, value, weight)
+        elif op == SQUARE_INTEGER:
+            size = np.uint64(value if value >= 0 else -value)
+            add_square(records, at, 0, size, 0, weight)
+        elif op == SQUARE_DOUBLE and value & INFINITY != INFINITY:
+            m, e = unpack(value)
+            add_square(records, at, parts[p, LOW], m, e, weight)

@@ -1,0 +1,120 @@
+"""GROUP BY over changes: one pass over a batch, answering for all its instants."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from kasen.kernels import counted, ordered
+from kasen.kernels.accumulate import COLUMN, LOW, OP, SUM_DOUBLE, WIDTH, accumulate
+from kasen.kernels.exact_round import SCRATCH
+from kasen.kernels.exact_sum import exponents, span_of
+from kasen.kernels.groups import ROWS, STAMP, find_or_claim, release
+from kasen.kernels.report import BESIDE, report
+
+#: Fields of `control`. What the operator fixes: how many columns are the key, how many words a record has,
+#: how many parts are TREE and DISTINCT. Where the pass goes on: the next row, how many groups its instant
+#: has touched, the rows put out, the instants so far. What it wants: the span of sums of doubles.
+KEYS, RECORD, TREES, DISTINCTS, NEXT, TOUCHED, PUT_OUT, CLOCK, NEED_LOW, NEED_HIGH, CONTROL = range(11)
+
+#: Why a pass stops: all done, or the caller must make room and call again.
+DONE, WANTS_SPAN, WANTS_GROUPS, WANTS_NODES, WANTS_PAIRS, WANTS_BUFFER = range(6)
+
+M = "int64[:, ::1]"
+V = "int64[::1]"
+S = "uint64[::1]"
+
+
+@njit(f"boolean({M}, {M}, {V})", cache=True, nogil=True)
+def spans_suffice(data: Any, parts: Any, control: Any) -> Any:
+    """Whether all sums of doubles can take the batch's values; if not, NEED_LOW and NEED_HIGH say why."""
+    enough = True
+    control[NEED_LOW] = 2**20
+    control[NEED_HIGH] = -(2**20)
+    for p in range(len(parts)):
+        if parts[p, OP] != SUM_DOUBLE:
+            continue
+        least, greatest = exponents(data[parts[p, COLUMN]], data[len(data) - 1], parts[p, COLUMN])
+        if greatest > 0:
+            low, high = span_of(least, greatest)
+            enough &= low >= parts[p, LOW] and high <= parts[p, LOW] + parts[p, WIDTH]
+            control[NEED_LOW] = min(low, control[NEED_LOW])
+            control[NEED_HIGH] = max(high, control[NEED_HIGH])
+    return enough
+
+
+@njit(
+    f"int64({V}, {V}, {V}, {M}, {M}, {M}, {V}, {V}, {M}, {M}, {V}, {V}, {V}, {V}, {S})",
+    cache=True,
+    nogil=True,
+)
+def aggregate(
+    ts: Any,
+    sub: Any,
+    diff: Any,
+    data: Any,
+    parts: Any,
+    outs: Any,
+    table: Any,  # of groups
+    records: Any,
+    pool: Any,  # of ordered multisets
+    pairs: Any,  # counted values
+    labels: Any,
+    touched: Any,  # the slots that the instant has touched; room for all
+    buffer: Any,  # rows put out
+    control: Any,
+    scratch: Any,  # [SCRATCH + parts]
+) -> Any:
+    """Goes over the batch from row NEXT on and says why it stopped.
+
+    Instants are answered one by one: all their changes go in, then each touched group is put out.
+    """
+    n = len(ts)
+    keys = control[KEYS]
+    width = control[RECORD]
+    new_nodes = control[TREES] * ordered.MOST_NEW
+    passed = scratch[SCRATCH:].view(np.int64)
+    row = control[NEXT]
+    count = control[TOUCHED]
+    rows = control[PUT_OUT]
+    clock = control[CLOCK]
+    why = DONE
+    if row == 0 and count == 0 and not spans_suffice(data, parts, control):
+        return WANTS_SPAN
+    while row < n or count > 0:
+        while row < n and (count == 0 or (ts[row] == ts[row - 1] and sub[row] == sub[row - 1])):
+            slot = find_or_claim(data, row, keys, table, records, width) if keys else 1
+            if slot == 0:
+                why = WANTS_GROUPS
+                break
+            if new_nodes and ordered.spare(pool) < new_nodes:
+                why = WANTS_NODES
+                break
+            if control[DISTINCTS] and not counted.has_room(pairs, control[DISTINCTS]):
+                why = WANTS_PAIRS
+                break
+            if records[slot * width + STAMP] != clock:
+                records[slot * width + STAMP] = clock
+                touched[count] = slot
+                count += 1
+            accumulate(data, row, diff[row], parts, records, slot, width, pool, pairs, labels, passed)
+            row += 1
+        if why == DONE and (rows + 2 * count) * (keys + len(outs) + BESIDE) > len(buffer):
+            why = WANTS_BUFFER
+        if why != DONE:
+            break
+        for i in range(count):
+            slot = touched[i]
+            base = slot * width
+            rows = report(buffer, rows, ts[row - 1], sub[row - 1], outs, records, base, keys, pool, scratch)
+            if keys and records[base + ROWS] == 0:
+                release(slot, keys, table, records, width)
+        count = 0
+        clock += 1
+    control[NEXT] = row
+    control[TOUCHED] = count
+    control[PUT_OUT] = rows
+    control[CLOCK] = clock
+    return why

@@ -1,0 +1,174 @@
+"""Which accumulators a list of aggregate calls needs, and where they lie in a group's record."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from kasen.kernels import accumulate as parts
+from kasen.kernels import render
+from kasen.kernels.groups import KEY, ROWS
+from kasen.operators.batch import I64, ORDER_DOUBLE
+
+#: The span of sums of doubles to begin with: values from 2^-20 to 2^40 in full precision.
+FIRST_SPAN = (-3, 4)
+
+_VARIANCES = {  # degrees of freedom lost, whether to take the root
+    "var_samp": (1, 0),
+    "var_pop": (0, 0),
+    "stddev_samp": (1, 1),
+    "stddev_pop": (0, 1),
+}
+_LEAST = ("min",)
+_GREATEST = ("max", "window_start", "window_end")
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateSpec:
+    """One call. `arg` is its input column, -1 for COUNT(*); `order` and `scale` are the argument's.
+
+    `result` is 'bigint', 'double', 'decimal' or 'same' (as the argument); `parameter` a percentile's share.
+    """
+
+    function: str
+    arg: int
+    distinct: bool
+    order: int
+    scale: int
+    result: str
+    parameter: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The words, `high` not included, that sums of doubles have."""
+
+    low: int
+    high: int
+
+    def __or__(self, other: Span) -> Span:
+        return Span(min(self.low, other.low), max(self.high, other.high))
+
+    @property
+    def width(self) -> int:
+        return self.high - self.low
+
+
+class Layout:
+    """A record: the group's fields and key, the values put out last, then the parts that calls share."""
+
+    def __init__(
+        self, keys: int, calls: tuple[AggregateSpec, ...], insert_only: bool, span: Span, extra: int = 0
+    ) -> None:
+        self.span = span
+        self._insert_only = insert_only
+        self._places: dict[tuple[int, int, int], int] = {}
+        self._rows: list[list[int]] = []
+        self.begin = KEY + keys + len(calls)
+        self.width = self.begin
+        outs = [self._out(call) for call in calls]
+        self.parts: I64 = np.array(self._rows, np.int64).reshape(-1, parts.PART)
+        self.outs: I64 = np.array(outs, np.int64).reshape(-1, render.OUT)
+        self.end = self.width
+        self.width += extra
+
+    def count(self, op: int) -> int:
+        return int(np.count_nonzero(self.parts[:, parts.OP] == op))
+
+    def moved(self, records: I64, to: Layout) -> I64:
+        """The records in the layout of the same calls over a wider span."""
+        old = records.reshape(-1, self.width)
+        new = np.zeros((len(old), to.width), np.int64)
+        new[:, : self.begin] = old[:, : self.begin]
+        for one, other in zip(self.parts.tolist(), to.parts.tolist(), strict=True):
+            at, size, sums = self._run(one)
+            start, _, _ = to._run(other)
+            shift = sums * (self.span.low - to.span.low)
+            fixed = 3 if one[parts.OP] == parts.SUM_DOUBLE else 0
+            new[:, start : start + fixed] = old[:, at : at + fixed]
+            start += fixed + shift
+            new[:, start : start + size - fixed] = old[:, at + fixed : at + size]
+        new[:, to.end :] = old[:, self.end :]
+        return new.reshape(-1)
+
+    def _run(self, part: list[int]) -> tuple[int, int, int]:
+        """Where a part's words begin, how many they are, and how many words a step of the span takes."""
+        op = part[parts.OP]
+        sums = {parts.SUM_DOUBLE: 1, parts.SQUARE_DOUBLE: 2}.get(op, 0)
+        return part[parts.AT], self._size(op), sums
+
+    def _size(self, op: int) -> int:
+        sizes = {
+            parts.COUNT: 1,
+            parts.SUM_INTEGER: 2,
+            parts.SUM_DOUBLE: 3 + self.span.width,
+            parts.SQUARE_INTEGER: 8,
+            parts.SQUARE_DOUBLE: 2 * self.span.width,
+            parts.LEAST: 2,
+            parts.GREATEST: 2,
+            parts.TREE: 2,
+            parts.DISTINCT: 0,
+        }
+        return sizes[op]
+
+    def _part(self, op: int, column: int, gate: int = -1, order: int = 0) -> int:
+        """The index of a part, made if there is none like it."""
+        found = self._places.get((op, column, gate))
+        if found is None:
+            found = self._places[op, column, gate] = len(self._rows)
+            self._rows.append([op, column, self.width, gate, self.span.low, self.span.width, order])
+            self.width += self._size(op)
+        return found
+
+    def _at(self, op: int, column: int, gate: int = -1, order: int = 0) -> int:
+        return self._rows[self._part(op, column, gate, order)][parts.AT]
+
+    def _out(self, call: AggregateSpec) -> list[int]:
+        """A row of `outs`, after making sure of the parts that it reads."""
+        out = [0] * render.OUT
+        out[render.OUT_LOW], out[render.OUT_WIDTH] = self.span.low, self.span.width
+        out[render.SCALE] = call.scale
+        out[render.DIGITS] = int(call.result == "decimal")
+        if call.arg < 0:
+            assert call.function == "count", call
+            out[render.HOW], out[render.OF_COUNT] = render.READ_COUNT, ROWS
+            return out
+        if call.function in _LEAST or call.function in _GREATEST:
+            self._extreme(call, out)
+            return out
+        gate = self._part(parts.DISTINCT, call.arg) if call.distinct else -1
+        out[render.OF_COUNT] = self._at(parts.COUNT, call.arg, gate)
+        if call.function == "count":
+            out[render.HOW] = render.READ_COUNT
+        elif call.function in ("percentile_cont", "percentile_disc"):
+            assert call.parameter is not None, call
+            out[render.HOW] = render.READ_CONT if call.function == "percentile_cont" else render.READ_DISC
+            out[render.OF_VALUE] = self._at(parts.TREE, call.arg, gate, call.order)
+            out[render.SHARE] = int(np.float64(call.parameter).view(np.int64))
+        else:
+            self._sum(call, out, gate)
+        return out
+
+    def _extreme(self, call: AggregateSpec, out: list[int]) -> None:
+        least = call.function in _LEAST
+        if self._insert_only:
+            at = self._at(parts.LEAST if least else parts.GREATEST, call.arg, -1, call.order)
+            out[render.HOW], out[render.OF_COUNT], out[render.OF_VALUE] = render.READ_EXTREME, at, at
+            return
+        out[render.HOW] = render.READ_LEAST if least else render.READ_GREATEST
+        out[render.OF_COUNT] = self._at(parts.COUNT, call.arg)
+        out[render.OF_VALUE] = self._at(parts.TREE, call.arg, -1, call.order)
+
+    def _sum(self, call: AggregateSpec, out: list[int], gate: int) -> None:
+        double = call.order == ORDER_DOUBLE
+        out[render.OF_VALUE] = self._at(parts.SUM_DOUBLE if double else parts.SUM_INTEGER, call.arg, gate)
+        if call.function == "sum":
+            out[render.HOW] = render.READ_SUM_DOUBLE if double else render.READ_SUM_INTEGER
+        elif call.function == "avg":
+            out[render.HOW] = render.READ_MEAN_DOUBLE if double else render.READ_MEAN_INTEGER
+        else:
+            out[render.LOST], out[render.ROOT] = _VARIANCES[call.function]
+            out[render.HOW] = render.READ_VARIANCE_DOUBLE if double else render.READ_VARIANCE_INTEGER
+            squares = parts.SQUARE_DOUBLE if double else parts.SQUARE_INTEGER
+            out[render.OF_SQUARES] = self._at(squares, call.arg, gate)

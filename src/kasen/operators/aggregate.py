@@ -1,0 +1,210 @@
+"""GROUP BY: the groups' rows as a relation, net at every instant."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from kasen.kernels import accumulate, counted, groups, ordered
+from kasen.kernels import aggregate as kernel
+from kasen.kernels.exact_round import SCRATCH
+from kasen.kernels.report import BESIDE, to_columns
+from kasen.operators.accumulators import FIRST_SPAN, AggregateSpec, Layout, Span
+from kasen.operators.base import State
+from kasen.operators.batch import BEGIN, I64, Batch, Bound, concat, empty
+from kasen.operators.dictionary import Dictionary
+
+__all__ = ["Aggregate", "AggregateSpec"]
+
+_FIRST_SLOTS = 16
+_FIRST_ROWS = 64
+_MOST_ROWS = 16384  # put out between two emptyings of the buffer: what fits in a cache
+
+
+class Aggregate:
+    """Input columns: `keys` group keys, then arguments. Output: the keys, then a column for each call.
+
+    At each instant a group whose row changed puts out the old row (-1) and the new one (+1). A group has a
+    row while it has rows. Without keys there is one group that always has a row, from `begin` on.
+    `insert_only` promises that no diff is below zero: then extremes need no trees.
+    """
+
+    def __init__(
+        self,
+        keys: int,
+        calls: tuple[AggregateSpec, ...],
+        dictionary: Dictionary,
+        insert_only: bool = False,
+    ) -> None:
+        self._keys = keys
+        self._calls = calls
+        self._dictionary = dictionary
+        self._insert_only = insert_only
+        self._begins: Bound | None = None
+        self._layout = Layout(keys, calls, insert_only, Span(*FIRST_SPAN))
+        layout = self._layout
+        self._records: I64 = np.zeros(_FIRST_SLOTS * layout.width, np.int64)
+        if not keys:
+            self._records[groups.USED] = self._records[groups.LIVE] = 1
+        self._table: I64 = np.zeros(2 * _FIRST_SLOTS, np.int64)
+        self._touched: I64 = np.zeros(_FIRST_SLOTS, np.int64)
+        self._pool: I64 = np.zeros((1, ordered.NODE), np.int64)
+        self._pairs: I64 = np.zeros((3, 3), np.int64)
+        self._buffer: I64 = np.zeros(_FIRST_ROWS * self._row_words, np.int64)
+        self._scratch = np.zeros(SCRATCH + len(layout.parts) + 1, np.uint64)
+        self._control: I64 = np.zeros(kernel.CONTROL, np.int64)
+        self._control[kernel.CLOCK] = 1  # later than the stamp of a record never touched
+        self._texts = any(call.order == ordered.TEXT for call in calls)
+        self._no_labels: I64 = np.zeros(0, np.int64)
+        self._configure()
+
+    def begin(self, at: Bound) -> None:
+        """Called once, before the first `process` that goes beyond `at`: the pipeline's first instant."""
+        if not self._keys and not self._records[self._layout.width + groups.REPORTED]:
+            self._begins = at
+
+    def process(self, inputs: Sequence[Batch], upto: Bound) -> Batch:
+        batch = inputs[0]
+        if self._begins is not None and self._begins < upto:
+            batch = concat([self._nothing(self._begins, batch.columns), batch], batch.columns)
+            self._begins = None
+        if len(batch) == 0:
+            return empty(self._keys + len(self._calls))
+        control = self._control
+        control[kernel.NEXT] = 0
+        filled: list[I64] = []
+        while why := self._go_on(batch):
+            if why == kernel.WANTS_BUFFER:
+                self._empty_buffer(filled)
+            else:
+                self._grow(why)
+        return self._put_out(filled)
+
+    def next_instant(self) -> Bound | None:
+        return self._begins
+
+    def needs_input_since(self) -> Bound | None:
+        if self._keys:
+            return BEGIN if self._records[groups.LIVE] else None
+        return BEGIN if self._records[self._layout.width + groups.ROWS] else None
+
+    def snapshot(self) -> State:
+        used = int(self._records[groups.USED]) + 1
+        begins = [] if self._begins is None else [*self._begins]
+        return {
+            "span": np.array([self._layout.span.low, self._layout.span.high], np.int64),
+            "records": self._records[: used * self._layout.width].copy(),
+            "pool": self._pool[: int(self._pool[0, ordered.EVER]) + 1].copy(),
+            "pairs": self._pairs.copy(),
+            "clock": self._control[kernel.CLOCK : kernel.CLOCK + 1].copy(),
+            "begins": np.array(begins, np.int64),
+        }
+
+    def restore(self, state: State) -> None:
+        arrays = {name: array.astype(np.int64) for name, array in state.items()}
+        low, high = arrays["span"].tolist()
+        self._layout = Layout(self._keys, self._calls, self._insert_only, Span(low, high))
+        self._records = arrays["records"]
+        self._pool = arrays["pool"]
+        self._pairs = arrays["pairs"]
+        self._control[kernel.CLOCK] = arrays["clock"][0]
+        self._begins = Bound(*arrays["begins"].tolist()) if len(arrays["begins"]) else None
+        self._configure()
+        self._index(max(_FIRST_SLOTS, len(self._records) // self._layout.width))
+
+    # ------------------------------------------------------------ running
+
+    @property
+    def _row_words(self) -> int:
+        return self._keys + len(self._calls) + BESIDE
+
+    def _configure(self) -> None:
+        self._control[kernel.KEYS] = self._keys
+        self._control[kernel.RECORD] = self._layout.width
+        self._control[kernel.TREES] = self._layout.count(accumulate.TREE)
+        self._control[kernel.DISTINCTS] = self._layout.count(accumulate.DISTINCT)
+
+    def _nothing(self, at: Bound, columns: int) -> Batch:
+        """A change that changes nothing, so that the one group is looked at."""
+        one = np.zeros((4, 1), np.int64)
+        one[0], one[1] = at
+        return Batch(one[0], one[1], one[2], np.zeros((columns + 1, 1), np.int64))
+
+    def _go_on(self, batch: Batch) -> int:
+        return int(
+            kernel.aggregate(
+                batch.ts,
+                batch.sub,
+                batch.diff,
+                batch.data,
+                self._layout.parts,
+                self._layout.outs,
+                self._table,
+                self._records,
+                self._pool,
+                self._pairs,
+                self._dictionary.labels if self._texts else self._no_labels,
+                self._touched,
+                self._buffer,
+                self._control,
+                self._scratch,
+            )
+        )
+
+    def _put_out(self, filled: list[I64]) -> Batch:
+        """The rows of the filled buffers and of the current one, as columns."""
+        words = self._row_words
+        rows = int(self._control[kernel.PUT_OUT])
+        self._control[kernel.PUT_OUT] = 0
+        size = rows + sum(len(each) // words for each in filled)
+        ts, sub, diff = np.empty(size, np.int64), np.empty(size, np.int64), np.empty(size, np.int64)
+        data = np.empty((words - 3, size), np.int64)
+        first = 0
+        for each in filled:
+            to_columns(each, len(each) // words, ts, sub, diff, data, first)
+            first += len(each) // words
+        to_columns(self._buffer, rows, ts, sub, diff, data, first)
+        return Batch(ts, sub, diff, data)
+
+    # ------------------------------------------------------------ making room
+
+    def _empty_buffer(self, filled: list[I64]) -> None:
+        words = self._row_words
+        rows = int(self._control[kernel.PUT_OUT])
+        if rows:
+            filled.append(self._buffer[: rows * words].copy())
+            self._control[kernel.PUT_OUT] = 0
+        wanted = max(min(4 * len(self._buffer) // words, _MOST_ROWS), 2 * int(self._control[kernel.TOUCHED]))
+        if wanted * words > len(self._buffer):
+            self._buffer = np.empty(wanted * words, np.int64)
+
+    def _grow(self, why: int) -> None:
+        if why == kernel.WANTS_SPAN:
+            need = Span(int(self._control[kernel.NEED_LOW]), int(self._control[kernel.NEED_HIGH]))
+            wider = Layout(self._keys, self._calls, self._insert_only, self._layout.span | need)
+            self._records = self._layout.moved(self._records, wider)
+            self._layout = wider
+            self._configure()
+        elif why == kernel.WANTS_GROUPS:
+            self._index(2 * len(self._records) // self._layout.width)
+        elif why == kernel.WANTS_NODES:
+            pool = np.zeros((2 * len(self._pool) + 64, ordered.NODE), np.int64)
+            pool[: len(self._pool)] = self._pool
+            self._pool = pool
+        else:
+            pairs = np.zeros((max(2 * (len(self._pairs) - 1), 64) + 1, 3), np.int64)
+            counted.move_all(self._pairs, pairs)
+            self._pairs = pairs
+
+    def _index(self, slots: int) -> None:
+        """Room for so many records, all groups entered into a table of the right size."""
+        records = np.zeros(slots * self._layout.width, np.int64)
+        records[: len(self._records)] = self._records
+        touched = np.zeros(slots, np.int64)
+        touched[: len(self._touched)] = self._touched
+        self._records, self._touched = records, touched
+        places = 1 << (2 * slots - 1).bit_length()
+        self._table = np.zeros(places, np.int64)
+        if self._keys:
+            groups.enter_all(self._keys, self._table, records, self._layout.width)
