@@ -93,7 +93,8 @@ def mark(text: str, place: Place, file: str = "") -> list[str]:
 def _excerpt(source: str, place: Place) -> tuple[str, str, str]:
     """What stands before, under and behind the mark, of a long line only what is near it."""
     # A tab or another control character would shift the mark, as terminals choose what it does.
-    source = "".join(char if char.isprintable() else " " for char in source)
+    if not source.isprintable():
+        source = "".join(char if char.isprintable() else " " for char in source)
     start = place.column - 1
     end = start + max(1, place.length)
     before, marked, after = source[:start], source[start:end], source[end:]

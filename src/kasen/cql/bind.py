@@ -11,6 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from sqlglot import exp
+
 from kasen.cql import nodes
 from kasen.cql.bind_input import Sniff, bind_connector, bind_input, check_name, time_domain
 from kasen.cql.bind_query import QueryBinder
@@ -22,7 +24,7 @@ from kasen.cql.settings import check_setting
 from kasen.cql.statements import parse, render
 from kasen.cql.text import Text
 from kasen.cql.warnings import unbounded_state
-from kasen.errors import QueryError
+from kasen.errors import InternalError, QueryError
 from kasen.types import TIMESTAMP, Type
 
 __all__ = ["AppBinder", "Sniff", "bind_file", "bind_text"]
@@ -233,18 +235,37 @@ class _Schemas:
 
     def settle(self) -> None:
         """Binds every query, those of loops again and again until what they read has settled."""
-        todo = dict.fromkeys(self._readers)
-        for _ in range(_MOST_ROUNDS):
+        todo = dict.fromkeys(self._sources_first())
+        order = list(todo)
+        for _ in range(_MOST_ROUNDS + len(todo)):
             progress = False
             again: dict[str, None] = {}
             for key in todo:
                 progress |= self._bind(key, again)
-            todo = {key: None for key in self._readers if key in again}
+            todo = {key: None for key in order if key in again}
             if not progress:
                 break
         else:
-            raise self._unsettled(next(iter(todo)))
+            raise InternalError(f"the column types of {next(iter(todo))} do not settle")
         self._check_all_known()
+
+    def _sources_first(self) -> list[str]:
+        """The queries, each behind those that it reads, as far as loops let it."""
+        reads = {
+            key: [table.name.lower() for table in node.args["query"].find_all(exp.Table)]
+            for key, node in self.app._nodes.items()
+        }
+        order: dict[str, None] = {}
+        seen: set[str] = set()
+        stack = list(reversed(reads))
+        while stack:
+            key = stack[-1]
+            if key in seen:
+                order.setdefault(stack.pop())
+                continue
+            seen.add(key)
+            stack += [each for each in reads[key] if each in reads and each not in seen]
+        return list(order)
 
     def _bind(self, key: str, again: dict[str, None]) -> bool:
         """Binds one query; notes what must be bound again. Whether this brought something new."""
@@ -282,8 +303,3 @@ class _Schemas:
                 unknown[0].this,
                 "start the recursion from an input: SELECT ... FROM input [NOW] UNION ALL SELECT ...",
             )
-
-    def _unsettled(self, key: str) -> QueryError:
-        node = self.app._nodes[key]
-        fault = f"the column types of {node.this.name!r} do not settle"
-        return self.app.text.error(fault, node.this, "CAST them to one type in the recursive part")

@@ -48,7 +48,7 @@ def bind_function(binder: ExprBinder, node: exp.Expr) -> Expr:
     name = _ALIASES.get(called.name.lower(), called.name.lower())
     args = list(called.expressions)
     if isinstance(node, exp.WithinGroup):
-        args = [node.expression.expressions[0].this, *args]
+        args = [node.expression.expressions[0], *args]
     if name in AGGREGATE_NAMES:
         return _aggregate(binder, name, args, node)
     if isinstance(node, exp.WithinGroup):

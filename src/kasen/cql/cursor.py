@@ -142,10 +142,13 @@ class Cursor:
         """A name: a word that is not reserved, or anything in double quotes."""
         if not self.at_name():
             raise self.fail(expected, remedy)
+        return self.take_name()
+
+    def take_name(self) -> exp.Identifier:
+        """The current token as a name."""
         token = self.take()
-        return spanned(
-            exp.Identifier(this=token.text, quoted=token.token_type is TokenType.IDENTIFIER), token
-        )
+        quoted = token.token_type is TokenType.IDENTIFIER
+        return spanned(exp.Identifier(this=token.text, quoted=quoted), token)
 
     def alias_name(self, reserved: frozenset[str]) -> exp.Identifier | None:
         """[AS] name, if one comes."""
@@ -154,7 +157,7 @@ class Cursor:
         if not self.at_name(reserved):
             return None
         self._alias = self.current
-        return self.name("a name")
+        return self.take_name()
 
     # ------------------------------------------------------------ nesting
 

@@ -92,11 +92,17 @@ def _setting(gen: Generator, node: nodes.Setting) -> str:
     return f"SET {gen.sql(node, 'this')} = {gen.sql(node, 'value')}"
 
 
+def _quantifier(gen: Generator, node: exp.All | exp.Any) -> str:
+    return f"{type(node).__name__.upper()} ({gen.sql(node, 'this')})"
+
+
 class CQLGenerator(generator.Generator):
     """sqlglot's generator with a printer for each of CQL's nodes."""
 
     TRANSFORMS = {  # noqa: RUF012 - sqlglot's own convention
         **generator.Generator.TRANSFORMS,
+        exp.All: _quantifier,
+        exp.Any: _quantifier,
         nodes.FromItem: _from_item,
         nodes.WindowSpec: _window_spec,
         nodes.Duration: _duration,

@@ -29,6 +29,7 @@ from kasen.cql.bound import (
 from kasen.cql.expr import Exists, Expr, InQuery, ScalarQuery, walk
 
 _MOST_LOOPS = 20
+_MOST_STEPS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,25 +79,69 @@ def find_loops(queries: tuple[RegisteredQuery, ...], *, cut: bool) -> list[tuple
     With `cut` the loops that hold a delay count too. At most a screenful: a dense graph has
     exponentially many.
     """
-    order = [query.name for query in queries]
-    by_key = {name.lower(): name for name in order}
-    edges: dict[str, list[str]] = {name: [] for name in order}
+    order = {query.name: position for position, query in enumerate(queries)}
+    edges = _edges(queries, cut)
+    loops: list[tuple[str, ...]] = []
+    for group in _circles(edges):
+        members = sorted(group, key=order.__getitem__)
+        before = len(loops)
+        for index, start in enumerate(members):
+            allowed = set(members[index:])
+            loops += islice(_loops_from(start, edges, allowed), _MOST_LOOPS - len(loops))
+        if len(loops) == before:
+            loops.append(tuple(members))  # too many paths to follow: name all of them
+    loops.sort(key=lambda loop: order[loop[0]])
+    return [_from_hub(loop, loops, order) for loop in loops]
+
+
+def _edges(queries: tuple[RegisteredQuery, ...], cut: bool) -> dict[str, list[str]]:
+    """For each query, its readers, in the order of registration."""
+    by_key = {query.name.lower(): query.name for query in queries}
+    edges: dict[str, list[str]] = {query.name: [] for query in queries}
     for query in queries:
         for reading in readings(query.query):
             source = by_key.get(reading.name.lower())
             if source is not None and (cut or not reading.cut) and query.name not in edges[source]:
                 edges[source].append(query.name)
-    for targets in edges.values():
-        targets.sort(key=order.index)
-    loops: list[tuple[str, ...]] = []
-    for index, start in enumerate(order):
-        loops += islice(_loops_from(start, edges, set(order[index:])), _MOST_LOOPS - len(loops))
-    return [_from_hub(loop, loops, order) for loop in loops]
+    return edges
 
 
-def _from_hub(loop: tuple[str, ...], loops: list[tuple[str, ...]], order: list[str]) -> tuple[str, ...]:
+def _circles(edges: dict[str, list[str]]) -> list[list[str]]:
+    """The groups of queries that reach each other (Tarjan's strongly connected components).
+
+    Most apps have none, and then no path needs to be followed. Without recursion, as chains can be long.
+    """
+    number: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    groups: list[list[str]] = []
+    for root in edges:
+        work = [(root, iter(edges[root]))] if root not in number else []
+        while work:
+            name, targets = work[-1]
+            if name not in number:
+                number[name] = low[name] = len(number)
+                stack.append(name)
+            target = next((each for each in targets if each not in number or each in stack), None)
+            if target is None:
+                work.pop()
+                for caller, _ in work[-1:]:
+                    low[caller] = min(low[caller], low[name])
+                if low[name] == number[name]:
+                    start = stack.index(name)
+                    group, stack = stack[start:], stack[:start]
+                    if len(group) > 1 or name in edges[name]:
+                        groups.append(group)
+            elif target not in number:
+                work.append((target, iter(edges[target])))
+            else:
+                low[name] = min(low[name], number[target])
+    return groups
+
+
+def _from_hub(loop: tuple[str, ...], loops: list[tuple[str, ...]], order: dict[str, int]) -> tuple[str, ...]:
     """The loop told from the query that most loops share, so that several loops read alike."""
-    hub = min(loop, key=lambda name: (-sum(name in other for other in loops), order.index(name)))
+    hub = min(loop, key=lambda name: (-sum(name in other for other in loops), order[name]))
     start = loop.index(hub)
     return loop[start:] + loop[:start]
 
@@ -105,7 +150,9 @@ def _loops_from(start: str, edges: dict[str, list[str]], allowed: set[str]) -> I
     """All simple paths from `start` back to it that use only `allowed` queries."""
     reachable = _leading_to(start, edges, allowed)
     stack: list[tuple[str, ...]] = [(start,)]
-    while stack:
+    for _ in range(_MOST_STEPS):
+        if not stack:
+            return
         path = stack.pop()
         for target in reversed(edges[path[-1]]):
             if target == start:
@@ -116,12 +163,17 @@ def _loops_from(start: str, edges: dict[str, list[str]], allowed: set[str]) -> I
 
 def _leading_to(goal: str, edges: dict[str, list[str]], allowed: set[str]) -> set[str]:
     """The allowed queries from which `goal` can be reached: prunes paths that can never close."""
+    sources: dict[str, list[str]] = {name: [] for name in allowed}
+    for name in allowed:
+        for target in edges[name]:
+            if target in allowed:
+                sources[target].append(name)
     found = {goal}
-    grew = True
-    while grew:
-        more = {name for name in allowed - found if any(target in found for target in edges[name])}
-        found |= more
-        grew = bool(more)
+    todo = [goal]
+    while todo:
+        new = [name for name in sources[todo.pop()] if name not in found]
+        found.update(new)
+        todo += new
     return found
 
 

@@ -102,7 +102,7 @@ def _comparison(c: Cursor, left: exp.Expr) -> exp.Expr:
         return _COMPARISONS[sign.token_type](this=left, expression=_operand(c))
     word = c.take()
     query = _query_in_parentheses(c, f"a query in parentheses after {word.text.upper()}")
-    right = spanned(quantifier(this=query), word, c.previous)
+    right = spanned(quantifier(this=query.this), word, c.previous)
     return _COMPARISONS[sign.token_type](this=left, expression=right)
 
 
@@ -216,7 +216,7 @@ def _constant(c: Cursor) -> exp.Expr:
 
 
 def _column(c: Cursor) -> exp.Expr:
-    first = c.name(c.wanted)
+    first = c.take_name()
     if not c.accept_type(TokenType.DOT):
         return exp.Column(this=first)
     if c.at(TokenType.STAR):
@@ -284,6 +284,8 @@ def _call(c: Cursor) -> exp.Expr:
     args = [] if c.at(TokenType.R_PAREN) else _arguments(c, name)
     c.leave()
     _close(c, f"{name}(")
+    if name == "POSITION":
+        name = "STRPOS"
     node: exp.Expr = spanned(exp.Anonymous(this=name, expressions=args), token, c.previous)
     if c.accept("WITHIN"):
         node = _within_group(c, node, token)
@@ -321,12 +323,12 @@ def _substring_arguments(c: Cursor, name: str) -> list[exp.Expr]:
 
 
 def _position_arguments(c: Cursor) -> list[exp.Expr]:
-    """POSITION(part IN text): what IN separates are operands, not a predicate."""
+    """POSITION(part IN text) is STRPOS(text, part). What IN separates are operands, not a predicate."""
     c.wanted = "what to look for"
     part = _operand(c)
     c.expect("IN", "IN and the text to look in", "write POSITION('x' IN s)")
     c.wanted = "the text to look in, after IN"
-    return [part, _operand(c)]
+    return [_operand(c), part]
 
 
 def _within_group(c: Cursor, call: exp.Expr, first: Token) -> exp.Expr:
@@ -341,7 +343,7 @@ def _within_group(c: Cursor, call: exp.Expr, first: Token) -> exp.Expr:
     if c.word in ("DESC", "NULLS"):
         raise c.error(f"WITHIN GROUP takes no {c.word}", "count the share from the other end: 1 - p")
     _close(c, "WITHIN GROUP", "")
-    order = exp.Order(expressions=[exp.Ordered(this=value, nulls_first=False)])
+    order = exp.Order(expressions=[value])
     return spanned(exp.WithinGroup(this=call, expression=order), first, c.previous)
 
 
@@ -396,7 +398,7 @@ def _extract(c: Cursor) -> exp.Expr | None:
 def _exists(c: Cursor) -> exp.Expr:
     first = c.take()
     query = _query_in_parentheses(c, "a query in parentheses after EXISTS")
-    return spanned(exp.Exists(this=query), first, c.previous)
+    return spanned(exp.Exists(this=query.this), first, c.previous)
 
 
 def _timestamp(c: Cursor) -> exp.Expr | None:

@@ -14,18 +14,22 @@ from sqlglot.tokenizer_core import Token, TokenType
 from kasen.cql.text import Text
 from kasen.errors import QueryError
 
+# Blanks are taken for good (?>): giving some of them back would never help, and could take for ever.
 _TOKEN = re.compile(
     r"""
-      (?P<blank> (?: \s+ | --[^\n]* )+ )
-    | (?P<word> [^\W\d] [\w$]* )
-    | (?P<number> (?: [0-9]+ (?: \. [0-9]* )? | \. [0-9]+ ) (?: [eE] [+-]? [0-9]+ )? )
-    | (?P<string> ' (?: [^'\n] | '' )* ' )
-    | (?P<quoted> " (?: [^"\n] | "" )* " )
-    | (?P<comment> /\* )
-    | (?P<sign> <> | != | <= | >= | \|\| | :: | [()\[\],.;*+\-/%=<>] )
+    (?> (?: \s+ | --[^\n]* )* )
+    (?: ( [^\W\d] [\w$]* )
+      | ( (?: [0-9]+ (?: \. [0-9]* )? | \. [0-9]+ ) (?: [eE] [+-]? [0-9]+ )? )
+      | ( ' (?: [^'\n] | '' )* ' )
+      | ( " (?: [^"\n] | "" )* " )
+      | ( /\* )
+      | ( <> | != | <= | >= | \|\| | :: | [()\[\],.;*+\-/%=<>] )
+      | \Z
+    )?
     """,
     re.VERBOSE,
 )
+_WORD, _NUMBER, _STRING, _QUOTED, _COMMENT = range(1, 6)
 _COMMENT_EDGE = re.compile(r"/\*|\*/")
 
 _SIGNS: dict[str, TokenType] = {
@@ -75,41 +79,38 @@ def tokenize(source: Text) -> list[Token]:
     text = source.text
     tokens: list[Token] = []
     position = 0
-    while position < len(text):
-        match = _TOKEN.match(text, position)
-        kind = match.lastgroup if match is not None else None
-        if match is None or kind is None:
-            raise _unreadable(source, position)
-        start, position = position, match.end()
-        if kind == "blank":
-            continue
-        if kind == "comment":
+    while (match := _TOKEN.match(text, position)) is not None:
+        kind = match.lastindex
+        position = match.end()
+        if kind is None:
+            if position < len(text):
+                raise _unreadable(source, position)
+            break
+        start = match.start(kind)
+        word = match.group(kind)
+        if kind == _WORD:
+            tokens.append(Token(TokenType.VAR, word, 1, 1, start, position - 1))
+        elif kind == _NUMBER:
+            tokens.append(Token(TokenType.NUMBER, word, 1, 1, start, position - 1))
+        elif kind == _STRING:
+            tokens.append(Token(TokenType.STRING, word[1:-1].replace("''", "'"), 1, 1, start, position - 1))
+        elif kind == _QUOTED:
+            tokens.append(_quoted_name(source, word, start))
+        elif kind == _COMMENT:
             position = _end_of_comment(source, start)
             if text.startswith("/*+", start) and tokens and tokens[-1].text.upper() == "SELECT":
-                tokens.append(_token(TokenType.HINT, text[start + 3 : position - 2].strip(), start, position))
+                hint = text[start + 3 : position - 2].strip()
+                tokens.append(Token(TokenType.HINT, hint, 1, 1, start, position - 1))
         else:
-            tokens.append(_of_kind(source, kind, match.group(), start))
+            tokens.append(Token(_SIGNS[word], word, 1, 1, start, position - 1))
     return tokens
 
 
-def _token(type_: TokenType, text: str, start: int, after: int) -> Token:
-    return Token(type_, text, start=start, end=after - 1)
-
-
-def _of_kind(source: Text, kind: str, text: str, start: int) -> Token:
-    after = start + len(text)
-    match kind:
-        case "word":
-            return _token(TokenType.VAR, text, start, after)
-        case "number":
-            return _token(TokenType.NUMBER, text, start, after)
-        case "string":
-            return _token(TokenType.STRING, text[1:-1].replace("''", "'"), start, after)
-        case "quoted":
-            if text == '""':
-                raise source.error_at("a name cannot be empty", start, after - 1, "texts stand in 'quotes'")
-            return _token(TokenType.IDENTIFIER, text[1:-1].replace('""', '"'), start, after)
-    return _token(_SIGNS[text], text, start, after)
+def _quoted_name(source: Text, text: str, start: int) -> Token:
+    end = start + len(text) - 1
+    if text == '""':
+        raise source.error_at("a name cannot be empty", start, end, "texts stand in 'quotes'")
+    return Token(TokenType.IDENTIFIER, text[1:-1].replace('""', '"'), 1, 1, start, end)
 
 
 def _end_of_comment(source: Text, start: int) -> int:
@@ -119,7 +120,7 @@ def _end_of_comment(source: Text, start: int) -> int:
         depth += 1 if edge.group() == "/*" else -1
         if depth == 0:
             return edge.end()
-    raise source.error_at("this comment is not closed", start, start + 1, "close it with */")
+    raise source.error_at("this comment is not closed", start, start + 1, "end it with a star and a slash")
 
 
 def _unreadable(source: Text, position: int) -> QueryError:

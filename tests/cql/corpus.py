@@ -1,0 +1,205 @@
+"""CQL texts that tests share: inputs to bind against, and statements of every kind."""
+
+from __future__ import annotations
+
+PRELUDE = """\
+REGISTER STREAM s (a INTEGER, b BIGINT, c VARCHAR, d DOUBLE, e DECIMAL(10, 2), f BOOLEAN, u TIMESTAMP)
+  TIMESTAMP BY ts FROM 'csv' OPTIONS (path 's.csv');
+REGISTER STREAM t (a INTEGER, x BIGINT, y VARCHAR) TIMESTAMP BY ts FROM 'csv' OPTIONS (path 't.csv');
+REGISTER RELATION r (k INTEGER, v VARCHAR) FROM 'csv' OPTIONS (path 'r.csv');
+"""
+
+# The queries of the source documents, as they print them: without semicolons, AS, or one case.
+DOS = """\
+REGISTER STREAM tsukuba (dstport INTEGER) TICK BY TUPLE FROM 'csv' OPTIONS (path 'tsukuba.csv')
+REGISTER STREAM uec (dstport INTEGER) TICK BY TUPLE FROM 'csv' OPTIONS (path 'uec.csv')
+REGISTER QUERY dos
+SELECT uec.dstport, COUNT(*)
+FROM tsukuba[ROWS 100], uec[ROWS 100]
+WHERE tsukuba.dstport = uec.dstport
+GROUP BY uec.dstport;              -- many simultaneous accesses to one port at two sites: a DoS sign
+"""
+
+BIDS = """\
+REGISTER STREAM bids (item_id INTEGER, bid_price DOUBLE, timestamp TIMESTAMP)
+  TIMESTAMP BY timestamp FROM 'csv' OPTIONS (path 'bids.csv')
+REGISTER QUERY Q4
+SELECT item_id, MAX(bid_price), timestamp FROM bids [RANGE 4 minutes SLIDE 1 minute WATTR timestamp]
+WHERE item_id >= 1 AND item_id <= 10 GROUP BY item_id
+"""
+
+SELECTION = """\
+REGISTER STREAM s (A INTEGER, B INTEGER, C INTEGER) FROM 'csv' OPTIONS (path 's.csv')
+REGISTER QUERY Q1 SELECT * FROM s WHERE A=1
+REGISTER QUERY Q2 SELECT * FROM s WHERE A=1 AND B>2
+REGISTER QUERY Q3 SELECT * FROM s WHERE (A=1 OR B>2) AND C<3
+"""
+
+TRADING_INPUTS = """\
+REGISTER STREAM market (stock_id VARCHAR, price INTEGER) TIMESTAMP BY ts FROM 'csv' OPTIONS (path 'm.csv')
+REGISTER STREAM initial_resource (val BIGINT) TIMESTAMP BY ts FROM 'csv' OPTIONS (path 'i.csv')
+REGISTER STREAM stock_stream (id VARCHAR, num INTEGER, price INTEGER)
+  TIMESTAMP BY ts FROM 'csv' OPTIONS (path 's.csv')
+"""
+
+TRADING_QUERIES = """\
+REGISTER QUERY buy_event
+ISTREAM(SELECT stock.id, 1000 AS num, market.price
+        FROM stock, resource, market [Now]
+        WHERE stock.id = market.stock_id AND stock.num = 0
+          AND market.price < 500 AND resource.val > market.price * 1000)
+
+REGISTER QUERY resource
+SELECT * FROM resource_stream [Rows 1]
+
+REGISTER QUERY resource_stream
+ISTREAM(SELECT * FROM initial_resource [Now]
+        UNION ALL
+        SELECT resource.val - buy_event.price * buy_event.num AS val
+        FROM resource, buy_event [Now])<Now>
+
+REGISTER QUERY stock
+SELECT * FROM stock_stream [Partition By stock_stream.id Rows 1]
+"""
+
+TRADING = TRADING_INPUTS + "\n" + TRADING_QUERIES
+PAPERS = {"dos": DOS, "bids": BIDS, "selection": SELECTION, "trading": TRADING}
+
+INPUTS = """\
+REGISTER STREAM s1 (a INTEGER) FROM 'csv'
+REGISTER STREAM s2 (a INTEGER, b VARCHAR(10)) TIMESTAMP BY ts FROM 'csv' OPTIONS (path 's.csv')
+REGISTER STREAM s3 (a INT, ts TIMESTAMP) TIMESTAMP BY ts SLACK 5 SECONDS IDLE 1 MINUTE RETAIN 2 DAYS FROM 'x'
+REGISTER STREAM s4 (a DECIMAL(10, 2), b NUMERIC, c DECIMAL(5)) TICK BY TUPLE FROM 'parquet' OPTIONS (path 'x')
+REGISTER STREAM s5 (a BOOL, b LONG, c FLOAT, d TEXT) TICK BY TIME TIMESTAMP BY b FROM 'memory'
+REGISTER STREAM "odd name" ("select" STRING, "a ""quoted"" b" CHAR(3)) FROM 'k' OPTIONS ("kafka.topic" 'x')
+REGISTER STREAM s6 (a DOUBLE PRECISION) FROM 'kafka' OPTIONS (kafka.bootstrap.servers = 'h:1', offsets 5)
+REGISTER STREAM s7 (a INTEGER) FROM 'csv' OPTIONS ('path' 's.csv', header TRUE)
+REGISTER RELATION r1 (k INTEGER, v VARCHAR) FROM 'csv' OPTIONS (path 'r.csv')
+REGISTER RELATION r2 (k INTEGER) TIMESTAMP BY ts FROM 'csv' OPTIONS (path 'r.csv', diff 'change')
+""".splitlines()
+
+OTHERS = """\
+DROP QUERY q
+SET recursion = insert
+SET flush = TRUE
+SET max_ticks = 1000
+SET float_sums = 'fast'
+REPLACE QUERY q AS SELECT a FROM s
+REPLACE QUERY q SELECT a FROM s INTO 'csv' OPTIONS (path 'out.csv')
+REGISTER QUERY q SELECT a FROM s INTO 'parquet'
+REGISTER QUERY "a query" AS SELECT a FROM s
+""".splitlines()
+
+# Queries that bind against PRELUDE.
+QUERIES = """\
+SELECT a FROM s
+SELECT * FROM s
+SELECT s.*, t.a AS ta FROM s, t
+SELECT ALL a, b AS bb, c cc, "d" AS "D d", ts FROM s
+SELECT DISTINCT a, b FROM s [NOW]
+SELECT a FROM s [UNBOUNDED]
+SELECT a FROM s [ROWS UNBOUNDED]
+SELECT a FROM s [RANGE UNBOUNDED]
+SELECT a FROM s [Now]
+SELECT a FROM s [RANGE 5 SECONDS]
+SELECT a FROM s [RANGE 1.5 HOURS]
+SELECT a FROM s [RANGE 4 MINUTES SLIDE 1 MINUTE]
+SELECT a FROM s [RANGE 4 MINUTES SLIDE 1 MINUTE WATTR ts]
+SELECT a FROM s [RANGE 4 MINUTES WATTR ts] AS x
+SELECT a FROM s [ROWS 10]
+SELECT a FROM s [ROWS 10 SLIDE 5]
+SELECT a FROM s [PARTITION BY a ROWS 1]
+SELECT a FROM s [PARTITION BY s.a, b ROWS 3] q
+SELECT x.a FROM s [PARTITION BY x.a ROWS 3] AS x
+ISTREAM(SELECT a FROM s)
+DSTREAM(SELECT a FROM s [ROWS 1])
+RSTREAM(SELECT a FROM s [ROWS 1])
+RSTREAM[5 SECONDS](SELECT COUNT(*) FROM s [RANGE 1 MINUTE])
+ISTREAM(SELECT a FROM s)<Now>
+ISTREAM(SELECT a FROM s)<5 seconds>
+RSTREAM[1 MINUTE](SELECT a FROM s)<1 HOUR>
+SELECT ISTREAM(a, b) FROM s [ROWS 5]
+SELECT RSTREAM(*) FROM s [NOW]
+SELECT RSTREAM[1 MINUTE](a) FROM s [ROWS 5]
+SELECT DISTINCT DSTREAM(s.*) FROM s [ROWS 5]
+SELECT ISTREAM(a AS x, COUNT(*) n) FROM s GROUP BY a
+WITH x AS (SELECT a FROM s), y AS (SELECT a FROM x WHERE a > 1) SELECT * FROM y
+WITH x AS (SELECT a FROM s) ISTREAM(SELECT * FROM x)<Now>
+ISTREAM(WITH x AS (SELECT a FROM s) SELECT * FROM x)
+WITH x AS (ISTREAM(SELECT a FROM s)) SELECT * FROM x [ROWS 5]
+WITH x AS (SELECT a FROM s) SELECT a FROM x UNION ALL SELECT a FROM t
+WITH x AS (SELECT a FROM s) (SELECT a FROM x)
+SELECT * FROM (SELECT a FROM s) AS q
+SELECT * FROM (SELECT a FROM s) [ROWS 5] q
+SELECT * FROM (ISTREAM(SELECT a FROM s [ROWS 3])) [RANGE 5 SECONDS] AS q
+SELECT * FROM ISTREAM(SELECT a FROM s [ROWS 3]) [NOW]
+SELECT * FROM ((SELECT a FROM s) UNION ALL (SELECT a FROM t)) p
+SELECT a FROM s UNION SELECT a FROM t
+SELECT a FROM s UNION DISTINCT SELECT a FROM t
+SELECT a FROM s UNION ALL SELECT a FROM t UNION SELECT k FROM r
+SELECT a FROM s EXCEPT SELECT a FROM t
+SELECT a FROM s EXCEPT ALL SELECT a FROM t INTERSECT SELECT k FROM r
+(SELECT a FROM s EXCEPT ALL SELECT a FROM t) INTERSECT ALL SELECT k FROM r
+SELECT a FROM s UNION ALL (SELECT a FROM t EXCEPT SELECT k FROM r)
+((SELECT a FROM s))
+SELECT s.a FROM s, t, r WHERE s.a = t.a AND t.a = r.k
+SELECT s.a FROM s JOIN t ON s.a = t.a
+SELECT s.a FROM s INNER JOIN t ON s.a < t.a
+SELECT s.a FROM s CROSS JOIN t
+SELECT s.a FROM s LEFT JOIN t ON s.a = t.a
+SELECT s.a FROM s LEFT OUTER JOIN t ON s.a = t.a AND s.b > t.x
+SELECT s.a FROM s RIGHT JOIN t ON s.a = t.a
+SELECT s.a FROM s FULL OUTER JOIN t ON s.a = t.a
+SELECT s.a FROM r, s JOIN t ON s.a = t.a, r AS r2
+SELECT s.a FROM s JOIN t ON s.a = t.a JOIN r ON r.k = s.a
+SELECT /*+ PARALLEL TREES */ s.a FROM s, t WHERE s.a = t.a
+SELECT a FROM s WHERE a = 1 OR a <> 2 AND NOT a != 3
+SELECT a FROM s WHERE (a < 1 OR a <= 2) AND (a > 3 OR a >= 4)
+SELECT a FROM s WHERE a BETWEEN 1 AND 2 AND b NOT BETWEEN 3 AND 4
+SELECT a FROM s WHERE a IN (1, 2, 3) AND b NOT IN (4)
+SELECT a FROM s WHERE c LIKE 'x%' AND c NOT LIKE '_y'
+SELECT a FROM s WHERE c IS NULL OR d IS NOT NULL
+SELECT a FROM s WHERE f IS TRUE OR f IS NOT FALSE OR f
+SELECT a FROM s WHERE a IS DISTINCT FROM b AND a IS NOT DISTINCT FROM 5
+SELECT a FROM s WHERE a = 1 IS NULL
+SELECT a FROM s WHERE a NOT IN (1) IS NULL
+SELECT a FROM s WHERE NOT NOT f
+SELECT a FROM s WHERE a IN (SELECT a FROM t)
+SELECT a FROM s WHERE a NOT IN (SELECT x FROM t WHERE t.a = s.a)
+SELECT a FROM s WHERE (a, b) IN (SELECT a, x FROM t)
+SELECT a FROM s WHERE EXISTS (SELECT 1 FROM t WHERE t.a = s.a)
+SELECT a FROM s WHERE NOT EXISTS (SELECT * FROM t WHERE t.a = s.a AND t.x > 5)
+SELECT a FROM s WHERE a >= ALL (SELECT a FROM t) AND a < ANY (SELECT k FROM r) AND a = SOME (SELECT k FROM r)
+SELECT a FROM s WHERE a > (SELECT AVG(a) FROM s [RANGE 1 HOUR])
+SELECT a, (SELECT MAX(k) FROM r) AS m FROM s
+SELECT COUNT(*), COUNT(a), COUNT(DISTINCT a), SUM(a), SUM(DISTINCT b), AVG(d), MIN(c), MAX(u) FROM s
+SELECT STDDEV(a), STDDEV_POP(a), VARIANCE(d), VAR_POP(e), MEDIAN(d) FROM s
+SELECT PERCENTILE_CONT(d, 0.9), QUANTILE_CONT(d, 0.5), PERCENTILE_DISC(0.5) WITHIN GROUP (ORDER BY a) FROM s
+SELECT a % 2 AS p, COUNT(*) FROM s GROUP BY a % 2
+SELECT a % 2 AS p, COUNT(*) AS n FROM s GROUP BY p HAVING n > 1 AND p > 0
+SELECT a, b, SUM(d) / COUNT(*) FROM s GROUP BY 1, 2 HAVING SUM(d) > 10e0
+SELECT ts, COUNT(*), WINDOW_START(), window_end() FROM s [RANGE 4 MINUTES SLIDE 1 MINUTE]
+SELECT a + b * 2 - -b / 3 % 4, -a, +a, - -a, -(a) FROM s
+SELECT (a + b) * (a - b), a - (b - 1), a / (b * 2) FROM s
+SELECT 1, 1.5, .5, 1., 1e3, 1.5E-3, 9223372036854775807, -9223372036854775808 FROM s
+SELECT 'it''s', '', TRUE, false, NULL FROM s
+SELECT c || 'x' || CAST(a AS VARCHAR) || e::VARCHAR FROM s
+SELECT CAST(a AS DOUBLE), TRY_CAST(c AS INTEGER), CAST(c AS DECIMAL(5, 1)) FROM s
+SELECT CAST('2026-01-01' AS TIMESTAMP) FROM s
+SELECT TIMESTAMP '2026-01-01 00:00:00.5', u - ts, u + INTERVAL '5' MINUTE, INTERVAL 2 HOURS + u FROM s
+SELECT u - INTERVAL '1.5 seconds', u + INTERVAL -5 DAY, u + INTERVAL '-5' DAY FROM s
+SELECT CASE WHEN a = 1 THEN 'x' WHEN a = 2 THEN 'y' ELSE 'z' END, CASE a WHEN 1 THEN 2 END FROM s
+SELECT COALESCE(a, b, 1), NULLIF(a, 2), GREATEST(a, b), LEAST(d, 1), IF(f, a, b), IFNULL(c, '') FROM s
+SELECT ABS(a), SIGN(d), FLOOR(d), CEIL(e), CEILING(d), ROUND(d), ROUND(e, 1), SQRT(d) FROM s
+SELECT LENGTH(c), UPPER(c), LOWER(c), TRIM(c), LTRIM(c), RTRIM(c), REPLACE(c, 'a', 'b') FROM s
+SELECT SUBSTRING(c, 1, 2), SUBSTRING(c FROM 2), SUBSTR(c FROM 2 FOR 3), CONCAT(c, 'x') FROM s
+SELECT POSITION('a' IN c) FROM s
+SELECT STRPOS(c, 'a'), CONTAINS(c, 'x'), STARTS_WITH(c, 'x') FROM s
+SELECT EXTRACT(HOUR FROM ts), EXTRACT(epoch FROM u), DATE_TRUNC('day', ts) FROM s
+SELECT NULL AS n, COALESCE(NULL, NULL), NULL = 1, NULL IS NULL FROM s
+""".splitlines()
+
+
+def registered(query: str) -> str:
+    """The query under the name q, behind the inputs."""
+    return f"{PRELUDE}REGISTER QUERY q AS {query};"
