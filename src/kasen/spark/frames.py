@@ -54,7 +54,9 @@ def _load(
     reading = reading.format(one.connector.format).schema(schema).options(**options)
     if files is not None and not one.is_static:
         reading = reading.option("maxFilesPerTrigger", files)
-    return reading.load(str(path.resolve()))
+    # A file stream reads folders: one file is a folder seen through its name.
+    folder, names = (path, f"*.{one.connector.format}") if path.is_dir() else (path.parent, path.name)
+    return reading.option("pathGlobFilter", names).load(str(folder.resolve()))
 
 
 def _csv(spark: SparkSession, one: Input, path: Path, files: int | None) -> DataFrame:
@@ -133,16 +135,15 @@ _READERS = {"csv": _csv, "json": _typed, "parquet": _typed}
 
 
 def union(frames: dict[str, DataFrame]) -> DataFrame:
-    """All streams as one frame: a column with the stream's name, and one struct a stream."""
+    """All streams as one frame: the stream's name, then every stream's columns, NULL but for its own."""
     parts: list[DataFrame] = []
     for name, frame in frames.items():
-        structs = [
-            F.struct(*[F.col(f"`{column}`") for column in frame.columns]).alias(f"s{i}")
-            if other == name
-            else F.lit(None).cast(frames[other].select(F.struct("*")).schema[0].dataType).alias(f"s{i}")
-            for i, other in enumerate(frames)
-        ]
-        parts.append(frame.select(F.lit(name).alias("stream"), *structs))
+        columns = [F.lit(name).alias("stream")]
+        for index, (other, its) in enumerate(frames.items()):
+            for field in its.schema:
+                own = F.col(f"`{field.name}`") if other == name else F.lit(None).cast(field.dataType)
+                columns.append(own.alias(f"{index}.{field.name}"))
+        parts.append(frame.select(*columns))
     joined = parts[0]
     for part in parts[1:]:
         joined = joined.unionAll(part)

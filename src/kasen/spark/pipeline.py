@@ -146,9 +146,9 @@ class SparkRun:
         streams = [one for one in self._plan.app.inputs if not one.is_static]
         for index, one in enumerate(streams):
             mine = table.filter(pc.equal(names, one.name))
-            cells = mine.column(f"s{index}").combine_chunks()
-            flat = pa.Table.from_arrays(cells.flatten(), [field.name for field in cells.type])
-            flat = flat.append_column(PLACE, mine.column(PLACE))
+            prefix = f"{index}."
+            own = [name for name in mine.column_names if name.startswith(prefix)]
+            flat = mine.select([*own, PLACE]).rename_columns([*(n[len(prefix) :] for n in own), PLACE])
             for chunk, rows in self._in_files(one, flat):
                 yield one, chunk, rows
 
