@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from kasen.connect.append_file import AppendFile
-from kasen.connect.cell_text import ROWS_AT_ONCE, csv_cells, csv_text, lines
+from kasen.connect.row_writer import RowWriter, csv_text
 
 
 class CsvSink:
@@ -16,14 +16,12 @@ class CsvSink:
     def __init__(self, path: Path, schema: pa.Schema, resume: int | None = None) -> None:
         header = ",".join(csv_text(name) for name in schema.names) + "\n"
         self._file = AppendFile(path, header.encode(), resume)
+        pieces = ["", *[","] * (len(schema) - 1), "\n"]
+        self._writer = RowWriter(schema, pieces, null="", text=csv_text, quoted=False)
 
     def write(self, table: pa.Table) -> None:
-        for batch in table.to_batches(ROWS_AT_ONCE):
-            pieces: list[pa.Array | str] = []
-            for column in batch.columns:
-                pieces += [csv_cells(column), ","]
-            pieces[-1] = "\n"
-            self._file.write(lines(pieces))
+        for part in self._writer.rows(table):
+            self._file.write(part)
 
     def flush(self, sync: bool = False) -> None:
         self._file.flush(sync)

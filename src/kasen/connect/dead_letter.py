@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from kasen.connect.append_file import AppendFile
-from kasen.connect.cell_text import csv_text
 from kasen.connect.chunk import DeadLetter
+from kasen.connect.row_writer import csv_text
 
 FILE_NAME = "dead_letter.csv"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from kasen.connect.append_file import AppendFile
-from kasen.connect.cell_text import ROWS_AT_ONCE, json_cells, json_text, lines
+from kasen.connect.row_writer import RowWriter, json_text
 
 
 class JsonSink:
@@ -15,15 +15,13 @@ class JsonSink:
 
     def __init__(self, path: Path, schema: pa.Schema, resume: int | None = None) -> None:
         self._file = AppendFile(path, b"", resume)
-        self._keys = [json_text(name) + ": " for name in schema.names]
+        keys = [json_text(name) + ": " for name in schema.names]
+        pieces = ["{" + keys[0], *(", " + key for key in keys[1:]), "}\n"]
+        self._writer = RowWriter(schema, pieces, null="null", text=json_text, quoted=True)
 
     def write(self, table: pa.Table) -> None:
-        for batch in table.to_batches(ROWS_AT_ONCE):
-            pieces: list[pa.Array | str] = []
-            for key, column in zip(self._keys, batch.columns, strict=True):
-                pieces += [", " + key, json_cells(column)]
-            pieces[0] = "{" + self._keys[0]
-            self._file.write(lines([*pieces, "}\n"]))
+        for part in self._writer.rows(table):
+            self._file.write(part)
 
     def flush(self, sync: bool = False) -> None:
         self._file.flush(sync)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from kasen.kernels.cell_values import CELLS, LOWER, MINUS, PLUS, POINT, ZERO, is_digit, trim
+from kasen.kernels.compiled import compiled
 from kasen.kernels.marks import READ, ROUND
 
 I64 = npt.NDArray[np.int64]
@@ -20,7 +20,7 @@ _TENS = np.array([10.0**k for k in range(EXACT_POWER + 1)])
 _LETTER_E = 101
 
 
-@njit(CELLS + ", float64[::1])", cache=True, nogil=True)
+@compiled(CELLS + ", float64[::1])")
 def read_doubles(
     data: U8, starts: I64, ends: I64, marks: U8, mark: int, values: npt.NDArray[np.float64]
 ) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from kasen.kernels.compiled import compiled
 from kasen.kernels.marks import ESCAPED, READ, TEXT
 
 I64 = npt.NDArray[np.int64]
@@ -14,10 +14,8 @@ U8 = npt.NDArray[np.uint8]
 _QUOTE = 34
 
 
-@njit(
-    "int64(Array(uint8, 1, 'C', readonly=True), int64[::1], int64[::1], uint8[::1], int32[::1], uint8[::1])",
-    cache=True,
-    nogil=True,
+@compiled(
+    "int64(Array(uint8, 1, 'C', readonly=True), int64[::1], int64[::1], uint8[::1], int32[::1], uint8[::1])"
 )
 def gather_texts(data: U8, starts: I64, ends: I64, marks: U8, offsets: npt.NDArray[np.int32], out: U8) -> int:
     """Copies all TEXT and ESCAPED cells, marks them READ, and returns how many bytes they have.

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from kasen.kernels.calendar import month_start
 from kasen.kernels.cell_values import BLANK, BYTES, CELLS, MINUS, POINT, TENS, ZERO, is_digit, trim
+from kasen.kernels.compiled import compiled
 from kasen.kernels.marks import READ
 
 I64 = npt.NDArray[np.int64]
@@ -15,7 +16,7 @@ U8 = npt.NDArray[np.uint8]
 _COLON, _LETTER_T = 58, 84
 
 
-@njit(f"int64({BYTES}, int64, int64)", cache=True, nogil=True)
+@compiled(f"int64({BYTES}, int64, int64)")
 def _digits(data: U8, begin: int, count: int) -> int:
     """The number that `count` digits make, or -1 if they are not all digits."""
     number = 0
@@ -26,20 +27,10 @@ def _digits(data: U8, begin: int, count: int) -> int:
     return number
 
 
-@njit("int64(int64, int64, int64)", cache=True, nogil=True)
-def _days(year: int, month: int, day: int) -> int:
-    """Days since 1970 in the Gregorian calendar. The year begins in March, so that a leap day ends it."""
-    year -= month <= 2
-    era = year // 400
-    year_of_era = year - era * 400
-    day_of_year = (153 * ((month + 9) % 12) + 2) // 5 + day - 1
-    return era * 146_097 + year_of_era * 365 + year_of_era // 4 - year_of_era // 100 + day_of_year - 719_468
-
-
 _MONTH_DAYS = np.array([31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31], np.int64)
 
 
-@njit("boolean(int64, int64, int64)", cache=True, nogil=True)
+@compiled("boolean(int64, int64, int64)")
 def _is_date(year: int, month: int, day: int) -> bool:
     if year < 1 or not 1 <= month <= 12 or day < 1:
         return False
@@ -47,7 +38,7 @@ def _is_date(year: int, month: int, day: int) -> bool:
     return bool(day <= _MONTH_DAYS[month - 1] + leap)
 
 
-@njit(CELLS + ", int64[::1])", cache=True, nogil=True)
+@compiled(CELLS + ", int64[::1])")
 def read_timestamps(data: U8, starts: I64, ends: I64, marks: U8, mark: int, values: I64) -> None:
     """YYYY-MM-DD, or with [ T]HH:MM:SS and up to six digits of a fraction, as µs since 1970."""
     for row in range(len(marks)):
@@ -62,7 +53,7 @@ def read_timestamps(data: U8, starts: I64, ends: I64, marks: U8, mark: int, valu
         year, month, day = _digits(data, at, 4), _digits(data, at + 5, 2), _digits(data, at + 8, 2)
         if not _is_date(year, month, day):
             continue
-        micros = _days(year, month, day) * 86_400_000_000
+        micros = (month_start(year, month) + day - 1) * 86_400_000_000
         if length > 10:
             if data[at + 10] != BLANK and data[at + 10] != _LETTER_T:
                 continue

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from kasen.kernels.compiled import compiled
 from kasen.kernels.marks import NUMBER, READ
 
 I64 = npt.NDArray[np.int64]
@@ -29,7 +29,7 @@ BYTES = "Array(uint8, 1, 'C', readonly=True)"
 CELLS = f"void({BYTES}, int64[::1], int64[::1], uint8[::1], uint8"
 
 
-@njit(f"UniTuple(int64, 2)({BYTES}, int64, int64)", cache=True, nogil=True)
+@compiled(f"UniTuple(int64, 2)({BYTES}, int64, int64)")
 def trim(data: U8, begin: int, end: int) -> tuple[int, int]:
     """The span without the blanks around it."""
     while begin < end and data[begin] == BLANK:
@@ -39,12 +39,12 @@ def trim(data: U8, begin: int, end: int) -> tuple[int, int]:
     return begin, end
 
 
-@njit("boolean(uint8)", cache=True, nogil=True)
+@compiled("boolean(uint8)")
 def is_digit(byte: int) -> bool:
     return ZERO <= byte <= NINE
 
 
-@njit(CELLS + ", int64, int64, int64[::1])", cache=True, nogil=True)
+@compiled(CELLS + ", int64, int64, int64[::1])")
 def read_integers(
     data: U8, starts: I64, ends: I64, marks: U8, mark: int, low: int, high: int, values: I64
 ) -> None:
@@ -73,7 +73,7 @@ def read_integers(
             marks[row] = READ
 
 
-@njit(CELLS + ", int64, int64, int64[::1])", cache=True, nogil=True)
+@compiled(CELLS + ", int64, int64, int64[::1])")
 def read_decimals(
     data: U8, starts: I64, ends: I64, marks: U8, mark: int, scale: int, limit: int, values: I64
 ) -> None:
@@ -115,7 +115,7 @@ def read_decimals(
             marks[row] = READ
 
 
-@njit(f"boolean({BYTES}, int64, int64, {BYTES})", cache=True, nogil=True)
+@compiled(f"boolean({BYTES}, int64, int64, {BYTES})")
 def _spells(data: U8, begin: int, end: int, word: U8) -> bool:
     """Whether the span is the word, in letters of either case."""
     k = 0
@@ -128,7 +128,7 @@ _TRUE = np.frombuffer(b"true", np.uint8).copy()
 _FALSE = np.frombuffer(b"false", np.uint8).copy()
 
 
-@njit(CELLS + ", int64[::1])", cache=True, nogil=True)
+@compiled(CELLS + ", int64[::1])")
 def read_booleans(data: U8, starts: I64, ends: I64, marks: U8, mark: int, values: I64) -> None:
     """true, t, 1, false, f, 0 in letters of either case."""
     for row in range(len(marks)):

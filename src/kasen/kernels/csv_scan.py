@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from kasen.kernels.compiled import compiled
 from kasen.kernels.marks import ESCAPED, NULL, TEXT
 
 I64 = npt.NDArray[np.int64]
@@ -22,11 +22,9 @@ COMMA, QUOTE, CR, LF = 44, 34, 13, 10
 DONE, FULL, CUT, CUT_IN_QUOTES = 0, 1, 2, 3
 
 
-@njit(
+@compiled(
     "UniTuple(int64, 4)(Array(uint8, 1, 'C', readonly=True), int64, int64, boolean, int64[::1],"
-    " int64[:,::1], int64[:,::1], uint8[:,::1], int64[:,::1])",
-    cache=True,
-    nogil=True,
+    " int64[:,::1], int64[:,::1], uint8[:,::1], int64[:,::1])"
 )
 def scan_csv(
     data: U8,

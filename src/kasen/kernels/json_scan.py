@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from kasen.kernels.compiled import compiled
 from kasen.kernels.csv_scan import CUT, DONE, FULL
 from kasen.kernels.marks import ABSENT, FALSE, NULL, NUMBER, TEXT, TRUE
 
@@ -27,14 +27,14 @@ _LONG_NUMBER = 400
 _BYTES = "Array(uint8, 1, 'C', readonly=True)"
 
 
-@njit(f"int64({_BYTES}, int64, int64)", cache=True, nogil=True)
+@compiled(f"int64({_BYTES}, int64, int64)")
 def _skip_blank(data: U8, pos: int, end: int) -> int:
     while pos < end and (data[pos] == _BLANK or data[pos] == _TAB or data[pos] == _CR):
         pos += 1
     return pos
 
 
-@njit(f"int64({_BYTES}, int64, int64)", cache=True, nogil=True)
+@compiled(f"int64({_BYTES}, int64, int64)")
 def _plain_string(data: U8, pos: int, end: int) -> int:
     """The position of the closing quote of the string whose text begins at pos; -1 if it is not plain."""
     while pos < end:
@@ -47,14 +47,14 @@ def _plain_string(data: U8, pos: int, end: int) -> int:
     return -1
 
 
-@njit(f"int64({_BYTES}, int64, int64)", cache=True, nogil=True)
+@compiled(f"int64({_BYTES}, int64, int64)")
 def _digits(data: U8, pos: int, end: int) -> int:
     while pos < end and _ZERO <= data[pos] <= _NINE:
         pos += 1
     return pos
 
 
-@njit(f"int64({_BYTES}, int64, int64)", cache=True, nogil=True)
+@compiled(f"int64({_BYTES}, int64, int64)")
 def _number(data: U8, pos: int, end: int) -> int:
     """Where the number that begins at pos ends; -1 if there is none."""
     begin = pos
@@ -83,7 +83,7 @@ def _number(data: U8, pos: int, end: int) -> int:
 _WORDS = np.frombuffer(b"null true false", np.uint8).copy()
 
 
-@njit(f"boolean({_BYTES}, int64, int64, int64, int64)", cache=True, nogil=True)
+@compiled(f"boolean({_BYTES}, int64, int64, int64, int64)")
 def _is_word(data: U8, pos: int, end: int, word: int, length: int) -> bool:
     k = 0
     while k < length and pos + k < end and data[pos + k] == _WORDS[word + k]:
@@ -91,7 +91,7 @@ def _is_word(data: U8, pos: int, end: int, word: int, length: int) -> bool:
     return k == length
 
 
-@njit(f"int64({_BYTES}, int64, int64, uint8[::1], int64[::1])", cache=True, nogil=True)
+@compiled(f"int64({_BYTES}, int64, int64, uint8[::1], int64[::1])")
 def _slot(data: U8, begin: int, end: int, names: U8, bounds: I64) -> int:
     """Which wanted name (lower case, in ASCII) the bytes spell in either case; -1: none; -2: not ASCII."""
     for pos in range(begin, end):
@@ -113,11 +113,9 @@ def _slot(data: U8, begin: int, end: int, names: U8, bounds: I64) -> int:
     return -1
 
 
-@njit(
+@compiled(
     f"boolean({_BYTES}, int64, int64, uint8[::1], int64[::1],"
-    " int64[:,::1], int64[:,::1], uint8[:,::1], int64)",
-    cache=True,
-    nogil=True,
+    " int64[:,::1], int64[:,::1], uint8[:,::1], int64)"
 )
 def _scan_object(
     data: U8, pos: int, end: int, names: U8, bounds: I64, starts: I64, ends: I64, marks: U8, row: int
@@ -172,11 +170,9 @@ def _scan_object(
         pos = _skip_blank(data, pos + 1, end)
 
 
-@njit(
+@compiled(
     f"UniTuple(int64, 4)({_BYTES}, int64, int64, boolean, uint8[::1], int64[::1],"
-    " int64[:,::1], int64[:,::1], uint8[:,::1], int64[:,::1])",
-    cache=True,
-    nogil=True,
+    " int64[:,::1], int64[:,::1], uint8[:,::1], int64[:,::1])"
 )
 def scan_json(
     data: U8,
