@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import signal
 import sys
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
@@ -15,6 +16,14 @@ from kasen.connect.sniff import sniffer
 from kasen.cql.bind import bind_file
 from kasen.cql.bound import App
 from kasen.errors import DataError, KasenError
+
+# Engines are loaded when they are first used: `kasen check` needs neither Spark nor compiled kernels.
+if TYPE_CHECKING:
+    from kasen.plan.physical import Plan
+    from kasen.runtime.local import LocalRun
+    from kasen.runtime.pipeline import Answer
+    from kasen.spark.pipeline import SparkRun
+    from kasen.terminal import Screen
 
 app = typer.Typer(
     help="Continuous queries over streams, on Spark or in one process.",
@@ -29,7 +38,21 @@ AppFile = Annotated[Path, typer.Argument(help="The app: a CQL file.", metavar="A
 class Engine(StrEnum):
     """Where an app runs."""
 
+    spark = "spark"
     local = "local"
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What `kasen run` was asked to do."""
+
+    engine: Engine = Engine.spark
+    out: Path | None = None
+    batch: int | None = None
+    checkpoint: Path | None = None
+    flush: bool = False
+    master: str | None = None
+    files_per_epoch: int | None = None
 
 
 @app.command()
@@ -51,48 +74,84 @@ def explain(file: AppFile) -> None:
 @app.command()
 def run(
     file: AppFile,
-    engine: Annotated[Engine, typer.Option(help="Where to run.")] = Engine.local,
+    engine: Annotated[Engine, typer.Option(help="Where to run.")] = Engine.spark,
     out: Annotated[Path | None, typer.Option(help="Write DIR/<query>.csv instead of showing tables.")] = None,
-    batch: Annotated[int | None, typer.Option(min=1, help="Epochs of at least that many tuples.")] = None,
+    batch: Annotated[
+        int | None, typer.Option(min=1, help="Epochs of at least that many tuples (local engine).")
+    ] = None,
     checkpoint: Annotated[Path | None, typer.Option(help="Go on from here after a crash.")] = None,
     flush: Annotated[bool, typer.Option(help="Let windows expire after the end of the input.")] = False,
     strict: Annotated[bool, typer.Option(help="Exit with 3 if any row was refused.")] = False,
+    master: Annotated[str | None, typer.Option(help="Spark's master; embedded local[*] if none.")] = None,
 ) -> None:
     """Run an app to the end of its input, or until it is stopped."""
-    bound = load(file)
-    warn(bound)
-    refused = run_local(bound, file.parent, out, batch, checkpoint, flush)
-    del engine
+    refused = run_app(file, Job(engine, out, batch, checkpoint, flush, master))
     if refused and strict:
         raise DataError(f"{refused} rows were refused; see the dead letter")
 
 
-def run_local(
-    bound: App, base: Path, out: Path | None, batch: int | None, checkpoint: Path | None, flush: bool
-) -> int:
-    """Runs an app in this process; returns how many rows were refused."""
+@app.command()
+def demo(engine: Annotated[Engine, typer.Option(help="Where to run.")] = Engine.spark) -> None:
+    """Run two example apps on fresh data, and show their answers as they come."""
+    from rich.console import Console
+
+    from kasen.demo import demo as run_demo
+
+    def run_one(file: Path) -> None:
+        run_app(file, Job(engine, files_per_epoch=1))
+
+    run_demo(run_one, Console())
+
+
+def run_app(file: Path, job: Job) -> int:
+    """Runs an app; returns how many rows were refused."""
     from kasen.plan.physical import plan_app
-    from kasen.runtime.local import DEFAULT_BATCH, LocalRun, Options
     from kasen.terminal import Screen
 
-    options = Options(base, out, batch or DEFAULT_BATCH, checkpoint, flush=flush)
-    with Screen(bound, tables=out is None) as screen:
-        job = LocalRun(
-            plan_app(bound),
-            options,
+    bound = load(file)
+    warn(bound)
+    plan = plan_app(bound)
+    with Screen(bound, tables=job.out is None) as screen:
+        running = start(plan, file.parent, job, screen)
+        stop_on_signals(running)
+        return running.run().dead
+
+
+def start(plan: Plan, base: Path, job: Job, screen: Screen) -> LocalRun | SparkRun:
+    """A run that is ready to go, on the engine that was asked for."""
+
+    def show(answer: Answer) -> None:
+        screen.answer(answer.changes, running.pipeline.dictionary)
+
+    running: LocalRun | SparkRun
+    if job.engine is Engine.local:
+        from kasen.runtime.local import DEFAULT_BATCH, LocalRun, Options
+
+        options = Options(base, job.out, job.batch or DEFAULT_BATCH, job.checkpoint, flush=job.flush)
+        running = LocalRun(plan, options, screen.progress, show)
+    else:
+        from kasen.spark.pipeline import SparkRun
+
+        running = SparkRun(
+            plan,
+            base,
+            job.out,
+            job.master,
+            job.checkpoint,
+            job.files_per_epoch,
+            job.flush,
             screen.progress,
-            lambda answer: screen.answer(answer.changes, job.pipeline.dictionary),
+            show,
         )
-        stop_on_signals(job)
-        return job.run().dead
+    return running
 
 
-def stop_on_signals(job: object) -> None:
+def stop_on_signals(running: LocalRun | SparkRun) -> None:
     """SIGINT and SIGTERM end the run after the epoch that is running; a second one ends it at once."""
 
     def stop(number: int, _: FrameType | None) -> None:
         signal.signal(number, signal.SIG_DFL)
-        job.stop()  # type: ignore[attr-defined]
+        running.stop()
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from kasen.errors import InternalError
 from kasen.operators.base import State
 from kasen.operators.batch import I64
 
@@ -84,12 +85,16 @@ class Dictionary:
         }
 
     def restore(self, state: State) -> None:
-        """Called on a new dictionary only."""
+        """Called on a dictionary that holds nothing but the constants of the same plan, or nothing at all."""
         whole = state["bytes"].tobytes()
         start = 0
-        for length in state["lengths"].tolist():
-            self._add(whole[start : start + length].decode("utf-8", "surrogatepass"))
+        for code, length in enumerate(state["lengths"].tolist()):
+            text = whole[start : start + length].decode("utf-8", "surrogatepass")
             start += length
+            if code == len(self._texts):
+                self._add(text)
+            elif self._texts[code] != text:
+                raise InternalError(f"a state's text {text!r} has the code of {self._texts[code]!r}")
         self._deal()
 
     def _add(self, text: str) -> int:

@@ -36,8 +36,10 @@ class Inserted(Stateless):
             return batch
         if not self._netted:
             batch = net(batch)
-            batch = units(batch.take(batch.diff * self._sign > 0))
-            batch = Batch(batch.ts, batch.sub, np.ones(len(batch), np.int64), batch.data)
+            batch = batch.take(batch.diff * self._sign > 0)
+        batch = units(batch)
+        if self._sign < 0:
+            batch = Batch(batch.ts, batch.sub, -batch.diff, batch.data)
         return self._order.sort(batch)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from kasen.cql.bound import JoinKind, SetKind
+from kasen.cql.bound import JoinKind, PartitionRows, SetKind
 from kasen.cql.expr import Aggregate as AggregateCall
 from kasen.cql.expr import Call, Column, Expr, conjunction, conjuncts
 from kasen.plan import logical
@@ -60,13 +60,14 @@ def _lower(node: Node) -> Node:
 
 def _window_aggregate(node: logical.WindowAggregate) -> Node:
     child: Node = node.child
-    if node.condition is None:
-        # The queue holds only what the aggregate reads.
+    if node.condition is None and not isinstance(node.window, PartitionRows):
+        # The queue holds only what the aggregate reads; but a partition is known by columns of the stream.
         inner, keys, calls = _arguments(child, node.keys, node.aggregates)
         windowed = logical.WindowNode(inner.schema, inner, node.window)
         return logical.Aggregate(node.schema, windowed, keys, calls)
     child = logical.WindowNode(child.schema, child, node.window)
-    child = logical.Filter(child.schema, child, node.condition)
+    if node.condition is not None:
+        child = logical.Filter(child.schema, child, node.condition)
     return _aggregate(node.schema, child, node.keys, node.aggregates)
 
 

@@ -33,7 +33,8 @@ def _push(node: Node, conditions: tuple[Expr, ...]) -> Node:
     """The node with `conditions` (over its output) applied as deep as they may go."""
     match node:
         case Filter():
-            return _push(node.child, (*conditions, *conjuncts(node.condition)))
+            # The inner condition first: it may guard what the outer one computes.
+            return _push(node.child, (*conjuncts(node.condition), *conditions))
         case Project():
             below = tuple(substitute(part, node.items) for part in conditions)
             return Project(node.schema, _push(node.child, below), node.items)
