@@ -39,8 +39,7 @@ def test_an_aggregate_is_sharded_by_its_groups(query: str, expected: str) -> Non
     ],
 )
 def test_an_aggregate_over_partitions_keeps_each_partition_whole(query: str, expected: str) -> None:
-    assert shards(query, WindowAggregate).startswith(expected)
-    assert shards(query, WindowAggregate) != "by a, b"
+    assert shards(query, WindowAggregate).split(" (")[0] == expected
 
 
 @pytest.mark.parametrize(
