@@ -9,7 +9,7 @@ from sqlglot import exp
 from kasen.cql.bind_call import call
 from kasen.cql.bind_expr import BINARY, ExprBinder
 from kasen.cql.bound import Query, Select, Source
-from kasen.cql.coerce import as_types, cast, with_items
+from kasen.cql.coerce import as_types, cast, column_type, with_items
 from kasen.cql.expr import (
     Call,
     Column,
@@ -87,12 +87,12 @@ class _Part:
             fault = f"IN compares {_many(len(args), 'value')} with {_many(len(query.schema), 'column')}"
             raise self.binder.error(fault, node, "select as many columns as stand before IN")
         common = []
-        for arg, field in zip(args, query.schema, strict=True):
-            type_ = common_type(arg.type, field.type)
+        for index, (arg, field) in enumerate(zip(args, query.schema, strict=True)):
+            type_ = common_type(arg.type, column_type(query, index))
             if type_ is None:
                 fault = f"IN compares {arg.type} with {field.type}"
                 raise self.binder.error(fault, node, "CAST one side to the other's type")
-            common.append(Field(field.name, type_))
+            common.append(Field(field.name, field.type if type_.is_null else type_))
         typed = tuple(cast(arg, field.type) for arg, field in zip(args, common, strict=True))
         return InQuery(BOOLEAN, typed, as_types(query, Schema(tuple(common))))
 

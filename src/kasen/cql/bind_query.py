@@ -22,11 +22,11 @@ from kasen.cql.bound import (
     StreamKind,
     Unbounded,
 )
-from kasen.cql.coerce import as_types, is_null_column
+from kasen.cql.coerce import as_types, column_type
 from kasen.cql.expr import Exists, InQuery, ScalarQuery, conjuncts, walk
 from kasen.cql.scope import Scope, UnknownSchema
 from kasen.cql.text import Text
-from kasen.types import NULL, VARCHAR, Field, Schema, Type, common_type
+from kasen.types import VARCHAR, Field, Schema, Type, common_type
 
 
 class Catalog(Protocol):
@@ -198,16 +198,12 @@ class QueryBinder:
             raise self.text.error(fault, node.expression, remedy)
         fields = []
         for index, (one, other) in enumerate(zip(left.schema, right.schema, strict=True)):
-            common = common_type(_column_type(left, index), _column_type(right, index))
+            common = common_type(column_type(left, index), column_type(right, index))
             if common is None:
                 fault = f"{word}: column {index + 1} is {one.type} on the left and {other.type} on the right"
                 raise self.text.error(fault, node.expression, "CAST one side to the other's type")
             fields.append(Field(one.name, VARCHAR if common.is_null else common))
         return Schema(tuple(fields))
-
-
-def _column_type(query: Query, index: int) -> Type:
-    return NULL if is_null_column(query, index) else query.schema[index].type
 
 
 def is_correlated(query: Query) -> bool:

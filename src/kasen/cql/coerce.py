@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kasen.cql.bound import Query, Select, SetOperation, Source
 from kasen.cql.expr import Cast, Column, Expr, Literal
-from kasen.types import BIGINT, DOUBLE, VARCHAR, Kind, Schema, Type
+from kasen.types import BIGINT, DOUBLE, NULL, VARCHAR, Kind, Schema, Type
 
 
 def cast(arg: Expr, wanted: Type) -> Expr:
@@ -34,10 +34,14 @@ def castable(have: Type, want: Type) -> bool:
     return {have.kind, want.kind} <= {Kind.BOOLEAN, Kind.INTEGER, Kind.BIGINT}
 
 
-def is_null_column(query: Query, index: int) -> bool:
-    """Whether a column is nothing but NULL, and so fits any type."""
+def column_type(query: Query, index: int) -> Type:
+    """The type of a column; NULL for one of nothing but NULL, which fits any type."""
+    return NULL if _is_null_column(query, index) else query.schema[index].type
+
+
+def _is_null_column(query: Query, index: int) -> bool:
     if isinstance(query, SetOperation):
-        return is_null_column(query.left, index) and is_null_column(query.right, index)
+        return _is_null_column(query.left, index) and _is_null_column(query.right, index)
     if not isinstance(query, Select):
         return False
     item = query.items[index]

@@ -34,37 +34,31 @@ _ARITHMETIC: dict[TokenType, tuple[int, type[exp.Binary]]] = {
     TokenType.MOD: (3, exp.Mod),
 }
 
+_CONNECTIVES: dict[str, tuple[int, type[exp.Connector]]] = {"OR": (1, exp.Or), "AND": (2, exp.And)}
+
 _QUANTIFIERS: dict[str, type[exp.Expr]] = {"ALL": exp.All, "ANY": exp.Any, "SOME": exp.Any}
 _CONSTANTS = ("NULL", "TRUE", "FALSE")
 
 
-def expression(c: Cursor, wanted: str) -> exp.Expr:
-    """An expression; `wanted` says what it is for, such as "a condition after WHERE"."""
+def expression(c: Cursor, wanted: str, least: int = 1) -> exp.Expr:
+    """An expression; `wanted` says what it is for, such as "a condition after WHERE".
+
+    `least` is how tightly AND and OR must bind to be taken here.
+    """
     c.wanted = wanted
-    node = _conjunction(c)
-    while c.accept("OR"):
-        c.wanted = "a condition after OR"
-        node = exp.Or(this=node, expression=_conjunction(c))
-    return node
-
-
-def _conjunction(c: Cursor) -> exp.Expr:
-    node = _negation(c)
-    while c.accept("AND"):
-        c.wanted = "a condition after AND"
-        node = exp.And(this=node, expression=_negation(c))
-    return node
-
-
-def _negation(c: Cursor) -> exp.Expr:
     first = c.current
-    if not c.accept("NOT"):
-        return _predicate(c)
-    c.enter()
-    c.wanted = "a condition after NOT"
-    inner = _negation(c)
-    c.leave()
-    return spanned(exp.Not(this=inner), first, c.previous)
+    if c.accept("NOT"):
+        c.enter()
+        node: exp.Expr = exp.Not(this=expression(c, "a condition after NOT", least=3))
+        c.leave()
+        spanned(node, first, c.previous)
+    else:
+        node = _predicate(c)
+    while (connective := _CONNECTIVES.get(c.word)) is not None and connective[0] >= least:
+        strength, kind = connective
+        right = expression(c, f"a condition after {c.take().text.upper()}", strength + 1)
+        node = kind(this=node, expression=right)
+    return node
 
 
 # ---------------------------------------------------------------- predicates
@@ -170,7 +164,7 @@ def _unary(c: Cursor) -> exp.Expr:
         inner = _unary(c)
         c.leave()
         return spanned(exp.Neg(this=inner), first, c.previous) if first.text == "-" else inner
-    node = _primary(c)
+    node = _word(c) if c.at(TokenType.VAR) else _primary(c)
     while c.accept_type(TokenType.DCOLON):
         node = spanned(exp.Cast(this=node, to=data_type(c, "a type after ::")), first, c.previous)
     return node
@@ -178,8 +172,6 @@ def _unary(c: Cursor) -> exp.Expr:
 
 def _primary(c: Cursor) -> exp.Expr:
     match c.type:
-        case TokenType.VAR:
-            return _word(c)
         case TokenType.IDENTIFIER:
             return _column(c)
         case TokenType.NUMBER:
@@ -234,7 +226,9 @@ def _parentheses(c: Cursor) -> exp.Expr:
     if c.at_query():
         node: exp.Expr = _closed_query(c, opening)
     else:
-        items = comma_list(c, lambda: expression(c, "an expression after ("))
+        items = [expression(c, "an expression after (")]
+        while c.accept_type(TokenType.COMMA):
+            items.append(expression(c, "an expression after the comma"))
         _close(c, "(")
         inner = exp.Paren(this=items[0]) if len(items) == 1 else exp.Tuple(expressions=items)
         node = spanned(inner, opening, c.previous)
@@ -303,7 +297,10 @@ def _arguments(c: Cursor, name: str) -> list[exp.Expr]:
         return _substring_arguments(c, name)
     if name == "POSITION":
         return _position_arguments(c)
-    return comma_list(c, lambda: _argument(c, name))
+    args = [_argument(c, name)]
+    while c.accept_type(TokenType.COMMA):
+        args.append(_argument(c, name))
+    return args
 
 
 def _argument(c: Cursor, name: str) -> exp.Expr:
