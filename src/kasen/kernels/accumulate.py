@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from kasen.kernels import counted, ordered
+from kasen.kernels.compiled import M, V, compiled
 from kasen.kernels.exact_sum import INFINITY, SIGN_BIT, add_double, add_integer, add_square, unpack
 from kasen.kernels.groups import ROWS
 
@@ -29,11 +29,8 @@ GREATEST = 6  # the same
 TREE = 7  # 2 words: an ordered multiset
 DISTINCT = 8  # no words; lets a value pass when it appears (+1) and when it vanishes (-1)
 
-M = "int64[:, ::1]"
-V = "int64[::1]"
 
-
-@njit(f"void({V}, int64, int64, int64, int64, {V})", cache=True, nogil=True)
+@compiled(f"void({V}, int64, int64, int64, int64, {V})")
 def extend(records: Any, at: Any, op: Any, value: Any, order: Any, labels: Any) -> None:
     """Makes a value the extreme in records[at : at + 2] if it is."""
     if records[at]:
@@ -45,7 +42,7 @@ def extend(records: Any, at: Any, op: Any, value: Any, order: Any, labels: Any) 
     records[at + 1] = value
 
 
-@njit(f"void({M}, int64, int64, {M}, {V}, int64, int64, {M}, {M}, {V}, {V})", cache=True, nogil=True)
+@compiled(f"void({M}, int64, int64, {M}, {V}, int64, int64, {M}, {M}, {V}, {V})")
 def accumulate(
     data: Any,
     row: Any,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from kasen.kernels import counted, ordered
 from kasen.kernels.accumulate import COLUMN, LOW, OP, SUM_DOUBLE, WIDTH, accumulate
+from kasen.kernels.compiled import M, V, compiled
 from kasen.kernels.exact_round import SCRATCH
 from kasen.kernels.exact_sum import exponents, span_of
 from kasen.kernels.groups import ROWS, STAMP, find_or_claim, release
@@ -22,12 +22,10 @@ KEYS, RECORD, TREES, DISTINCTS, NEXT, TOUCHED, PUT_OUT, CLOCK, NEED_LOW, NEED_HI
 #: Why a pass stops: all done, or the caller must make room and call again.
 DONE, WANTS_SPAN, WANTS_GROUPS, WANTS_NODES, WANTS_PAIRS, WANTS_BUFFER = range(6)
 
-M = "int64[:, ::1]"
-V = "int64[::1]"
 S = "uint64[::1]"
 
 
-@njit(f"boolean({M}, {M}, {V})", cache=True, nogil=True)
+@compiled(f"boolean({M}, {M}, {V})")
 def spans_suffice(data: Any, parts: Any, control: Any) -> Any:
     """Whether all sums of doubles can take the batch's values; if not, NEED_LOW and NEED_HIGH say why."""
     enough = True
@@ -45,11 +43,7 @@ def spans_suffice(data: Any, parts: Any, control: Any) -> Any:
     return enough
 
 
-@njit(
-    f"int64({V}, {V}, {V}, {M}, {M}, {M}, {V}, {V}, {M}, {M}, {V}, {V}, {V}, {V}, {S})",
-    cache=True,
-    nogil=True,
-)
+@compiled(f"int64({V}, {V}, {V}, {M}, {M}, {M}, {V}, {V}, {M}, {M}, {V}, {V}, {V}, {V}, {S})")
 def aggregate(
     ts: Any,
     sub: Any,

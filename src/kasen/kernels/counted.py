@@ -9,26 +9,25 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from kasen.kernels.compiled import M, compiled
 from kasen.kernels.hashing import GOLDEN, mix
 
 OWNER, VALUE, WEIGHT = range(3)
-T = "int64[:, ::1]"
 
 
-@njit(f"int64({T}, int64, int64)", cache=True, nogil=True)
+@compiled(f"int64({M}, int64, int64)")
 def _home(table: Any, owner: Any, value: Any) -> Any:
     return np.int64(mix(mix(GOLDEN, owner), value)) & (len(table) - 2)
 
 
-@njit(f"boolean({T}, int64)", cache=True, nogil=True)
+@compiled(f"boolean({M}, int64)")
 def has_room(table: Any, pairs: Any) -> Any:
     places = len(table) - 1
     return 2 * (table[places, 0] + pairs) <= places
 
 
-@njit(f"int64({T}, int64, int64, int64)", cache=True, nogil=True)
+@compiled(f"int64({M}, int64, int64, int64)")
 def count(table: Any, owner: Any, value: Any, weight: Any) -> Any:
     """Adds `weight` (not 0) to a pair: 1 if it was not there, -1 if it is there no more, else 0."""
     places = len(table) - 1
@@ -51,7 +50,8 @@ def count(table: Any, owner: Any, value: Any, weight: Any) -> Any:
     while table[at, OWNER] != 0:
         home = _home(table, table[at, OWNER], table[at, VALUE])
         if (at - home) & mask >= (at - hole) & mask:
-            table[hole] = table[at]
+            for word in range(3):
+                table[hole, word] = table[at, word]
             hole = at
         at = (at + 1) & mask
     table[hole, OWNER] = 0
@@ -59,7 +59,7 @@ def count(table: Any, owner: Any, value: Any, weight: Any) -> Any:
     return -1
 
 
-@njit(f"void({T}, {T})", cache=True, nogil=True)
+@compiled(f"void({M}, {M})")
 def move_all(table: Any, to: Any) -> None:
     """Enters all pairs into a larger, empty table."""
     for at in range(len(table) - 1):

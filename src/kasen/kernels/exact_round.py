@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from kasen.kernels.compiled import compiled
 from kasen.kernels.exact_sum import HALF, INFINITY, MASK, ONE, SIGN_BIT, ZERO, carry
 
 #: Digits to append before dividing, so that three digits of the quotient are right: two for each divisor
@@ -24,7 +24,7 @@ VARIANCE_EXTRA = 10
 SCRATCH = 512
 
 
-@njit("int64(int64[::1], int64, int64, uint64[::1], int64)", cache=True, nogil=True)
+@compiled("int64(int64[::1], int64, int64, uint64[::1], int64)")
 def magnitude(words: Any, at: Any, width: Any, digits: Any, to: Any) -> Any:
     """Writes |sum| to digits[to : to + width] and returns its sign. Carries in place."""
     carry(words, at, width)
@@ -37,7 +37,7 @@ def magnitude(words: Any, at: Any, width: Any, digits: Any, to: Any) -> Any:
     return sign
 
 
-@njit("int64(int64, int64, uint64[::1], int64)", cache=True, nogil=True)
+@compiled("int64(int64, int64, uint64[::1], int64)")
 def magnitude128(low: Any, high: Any, digits: Any, to: Any) -> Any:
     """Writes |(low, high)| to digits[to : to + 4] and returns its sign."""
     lower = np.uint64(low)
@@ -52,7 +52,7 @@ def magnitude128(low: Any, high: Any, digits: Any, to: Any) -> Any:
     return -1 if high < 0 else 1
 
 
-@njit("boolean(uint64[::1], int64, int64)", cache=True, nogil=True)
+@compiled("boolean(uint64[::1], int64, int64)")
 def divide(digits: Any, size: Any, divisor: Any) -> Any:
     """Divides digits[:size] in place; whether there was a remainder."""
     by = np.uint64(divisor)
@@ -76,7 +76,7 @@ def divide(digits: Any, size: Any, divisor: Any) -> Any:
     return rest != ZERO
 
 
-@njit("boolean(uint64[::1], int64, int64)", cache=True, nogil=True)
+@compiled("boolean(uint64[::1], int64, int64)")
 def divide_by_power_of_ten(digits: Any, size: Any, power: Any) -> Any:
     sticky = False
     while power > 0:
@@ -86,7 +86,7 @@ def divide_by_power_of_ten(digits: Any, size: Any, power: Any) -> Any:
     return sticky
 
 
-@njit("int64(uint64[::1], int64, int64, boolean, int64)", cache=True, nogil=True)
+@compiled("int64(uint64[::1], int64, int64, boolean, int64)")
 def round_digits(digits: Any, size: Any, low: Any, sticky: Any, sign: Any) -> Any:
     """The double nearest to sign * digits[:size]; `sticky`: the true magnitude is a little greater."""
     lead = size - 1
@@ -124,7 +124,7 @@ def round_digits(digits: Any, size: Any, low: Any, sticky: Any, sign: Any) -> An
     return bits if sign > 0 or bits == 0 else bits | SIGN_BIT
 
 
-@njit("int64(int64[::1], int64, int64, int64, int64, uint64[::1])", cache=True, nogil=True)
+@compiled("int64(int64[::1], int64, int64, int64, int64, uint64[::1])")
 def mean(words: Any, at: Any, width: Any, low: Any, count: Any, scratch: Any) -> Any:
     """The mean of `count` doubles whose sum is the run at `at`; with count 1, the sum."""
     if count == 1:
@@ -137,7 +137,7 @@ def mean(words: Any, at: Any, width: Any, low: Any, count: Any, scratch: Any) ->
     return round_digits(scratch, size, low - MEAN_EXTRA, sticky, sign)
 
 
-@njit("int64(int64, int64, int64, int64, uint64[::1])", cache=True, nogil=True)
+@compiled("int64(int64, int64, int64, int64, uint64[::1])")
 def mean128(low: Any, high: Any, count: Any, scale: Any, scratch: Any) -> Any:
     """The mean of `count` integers whose sum is (low, high), in units of 10^-scale."""
     if high == low >> 63 and -(2**53) <= low <= 2**53 and scale <= 15 and count <= 2**53 // 10**scale:
@@ -152,7 +152,7 @@ def mean128(low: Any, high: Any, count: Any, scale: Any, scratch: Any) -> Any:
     return round_digits(scratch, size, -MEAN_EXTRA, sticky, sign)
 
 
-@njit("int64(uint64[::1], int64, int64, int64, int64, int64)", cache=True, nogil=True)
+@compiled("int64(uint64[::1], int64, int64, int64, int64, int64)")
 def variance(scratch: Any, width: Any, low: Any, count: Any, lost: Any, scale: Any) -> Any:
     """(S2 - S1^2 / n) / (n - lost), in units of 10^-scale, with n = count > lost.
 

@@ -13,7 +13,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
+
+from kasen.kernels.compiled import compiled
 
 MASK = np.uint64(0xFFFFFFFF)
 HALF = np.uint64(32)
@@ -28,7 +29,7 @@ SIGN_BIT = np.int64(-(2**63))
 _HEADROOM = 65
 
 
-@njit("UniTuple(int64, 2)(int64[::1], int64[::1], int64)", cache=True, nogil=True)
+@compiled("UniTuple(int64, 2)(int64[::1], int64[::1], int64)")
 def exponents(bits: Any, nulls: Any, column: Any) -> Any:
     """The least and greatest biased exponent among the finite values that are not 0; (2047, 0) if none."""
     least = 2047
@@ -43,7 +44,7 @@ def exponents(bits: Any, nulls: Any, column: Any) -> Any:
     return least, greatest
 
 
-@njit("UniTuple(int64, 2)(int64, int64)", cache=True, nogil=True)
+@compiled("UniTuple(int64, 2)(int64, int64)")
 def span_of(least: Any, greatest: Any) -> Any:
     """(low, high): the words, high not included, that sums of values with these biased exponents need."""
     low = (least - 1075) // 32
@@ -51,7 +52,7 @@ def span_of(least: Any, greatest: Any) -> Any:
     return low, max(high, low + 4)
 
 
-@njit("Tuple((uint64, int64))(int64)", cache=True, nogil=True)
+@compiled("Tuple((uint64, int64))(int64)")
 def unpack(bits: Any) -> Any:
     """A finite double's magnitude as m * 2^e."""
     biased = (bits >> 52) & 0x7FF
@@ -61,7 +62,7 @@ def unpack(bits: Any) -> Any:
     return fraction | np.uint64(1 << 52), biased - 1075
 
 
-@njit("Tuple((int64, uint64, uint64, uint64))(uint64, int64, int64)", cache=True, nogil=True)
+@compiled("Tuple((int64, uint64, uint64, uint64))(uint64, int64, int64)")
 def split(m: Any, e: Any, low: Any) -> Any:
     """m * 2^e as three digits of 32 bits, the first of them at word `at` of a run that begins at `low`."""
     position = e - 32 * low
@@ -71,7 +72,7 @@ def split(m: Any, e: Any, low: Any) -> Any:
     return position >> 5, lower & MASK, lower >> HALF, upper
 
 
-@njit("void(int64[::1], int64, int64, uint64, int64)", cache=True, nogil=True)
+@compiled("void(int64[::1], int64, int64, uint64, int64)")
 def _add_digit(words: Any, at: Any, shift: Any, digit: Any, sign: Any) -> None:
     """Adds digit * 2^shift (shift < 64) at word `at`. Leaves out zeros: their words may lie past the run."""
     word = at + (shift >> 5)
@@ -82,7 +83,7 @@ def _add_digit(words: Any, at: Any, shift: Any, digit: Any, sign: Any) -> None:
         words[word + 1] += sign * np.int64(shifted >> HALF)
 
 
-@njit("void(int64[::1], int64, int64, int64, int64)", cache=True, nogil=True)
+@compiled("void(int64[::1], int64, int64, int64, int64)")
 def add_double(words: Any, at: Any, low: Any, bits: Any, weight: Any) -> None:
     """Adds weight times a finite double to the run at `at`."""
     m, e = unpack(bits)
@@ -105,13 +106,13 @@ def add_double(words: Any, at: Any, low: Any, bits: Any, weight: Any) -> None:
         shift += 1
 
 
-@njit("void(int64[::1], int64, int64, uint64, int64)", cache=True, nogil=True)
+@compiled("void(int64[::1], int64, int64, uint64, int64)")
 def _add_product(words: Any, at: Any, shift: Any, product: Any, sign: Any) -> None:
     _add_digit(words, at, shift, product & MASK, sign)
     _add_digit(words, at + 1, shift, product >> HALF, sign)
 
 
-@njit("void(int64[::1], int64, int64, uint64, int64, int64)", cache=True, nogil=True)
+@compiled("void(int64[::1], int64, int64, uint64, int64, int64)")
 def add_square(words: Any, at: Any, low: Any, m: Any, e: Any, weight: Any) -> None:
     """Adds weight times (m * 2^e)^2 to the run at `at`, which begins at 2 * low."""
     word, a, b, c = split(m, e, low)
@@ -131,14 +132,14 @@ def add_square(words: Any, at: Any, low: Any, m: Any, e: Any, weight: Any) -> No
         shift += 1
 
 
-@njit("void(int64[::1], int64, uint64, int64)", cache=True, nogil=True)
+@compiled("void(int64[::1], int64, uint64, int64)")
 def _add128(words: Any, at: Any, low: Any, high: Any) -> None:
     total = np.uint64(words[at]) + low
     words[at] = np.int64(total)
     words[at + 1] += high + (1 if total < low else 0)
 
 
-@njit("void(int64[::1], int64, int64, int64)", cache=True, nogil=True)
+@compiled("void(int64[::1], int64, int64, int64)")
 def add_integer(words: Any, at: Any, value: Any, weight: Any) -> None:
     """Adds weight times value to the 128-bit number in words[at : at + 2]."""
     if weight == 1:
@@ -163,7 +164,7 @@ def add_integer(words: Any, at: Any, value: Any, weight: Any) -> None:
         times >>= 1
 
 
-@njit("void(int64[::1], int64, int64)", cache=True, nogil=True)
+@compiled("void(int64[::1], int64, int64)")
 def carry(words: Any, at: Any, width: Any) -> None:
     """Brings all words but the last into [0, 2^32); the last one keeps the sign. The sum stays the same."""
     for i in range(at, at + width - 1):

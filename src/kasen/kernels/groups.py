@@ -13,8 +13,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from kasen.kernels.compiled import compiled
 from kasen.kernels.hashing import GOLDEN, mix
 
 #: Fields of a record: how many rows the group has, the last instant that touched it, and what the caller
@@ -24,7 +24,7 @@ ROWS, STAMP, REPORTED, NULLS, KEY_NULLS, KEY = range(6)
 FIRST_FREE, USED, LIVE = range(3)
 
 
-@njit("int64(int64[::1], int64, int64)", cache=True, nogil=True)
+@compiled("int64(int64[::1], int64, int64)")
 def _hash_of(records: Any, base: Any, keys: Any) -> Any:
     state = mix(GOLDEN, records[base + KEY_NULLS])
     for k in range(keys):
@@ -32,7 +32,7 @@ def _hash_of(records: Any, base: Any, keys: Any) -> Any:
     return np.int64(state)
 
 
-@njit("int64(int64[:, ::1], int64, int64, int64[::1], int64[::1], int64)", cache=True, nogil=True)
+@compiled("int64(int64[:, ::1], int64, int64, int64[::1], int64[::1], int64)")
 def find_or_claim(data: Any, row: Any, keys: Any, table: Any, records: Any, width: Any) -> Any:
     """The slot of the group of a row, whose first `keys` columns are its key.
 
@@ -64,14 +64,15 @@ def find_or_claim(data: Any, row: Any, keys: Any, table: Any, records: Any, widt
     records[LIVE] += 1
     table[at] = slot
     base = slot * width
-    records[base : base + width] = 0
+    for word in range(base, base + width):
+        records[word] = 0
     records[base + KEY_NULLS] = nulls
     for k in range(keys):
         records[base + KEY + k] = data[k, row]
     return slot
 
 
-@njit("void(int64, int64, int64[::1], int64[::1], int64)", cache=True, nogil=True)
+@compiled("void(int64, int64, int64[::1], int64[::1], int64)")
 def release(slot: Any, keys: Any, table: Any, records: Any, width: Any) -> None:
     """Takes a group out of the table and frees its slot."""
     mask = len(table) - 1
@@ -93,7 +94,7 @@ def release(slot: Any, keys: Any, table: Any, records: Any, width: Any) -> None:
     records[LIVE] -= 1
 
 
-@njit("void(int64, int64[::1], int64[::1], int64)", cache=True, nogil=True)
+@compiled("void(int64, int64[::1], int64[::1], int64)")
 def enter_all(keys: Any, table: Any, records: Any, width: Any) -> None:
     """Enters all groups into an empty table. Free slots are told by their KEY_NULLS of -1."""
     mask = len(table) - 1

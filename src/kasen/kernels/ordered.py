@@ -1,10 +1,10 @@
 """Ordered multisets: a B-tree of values for each group, all in one pool of nodes.
 
-`pool` [nodes, NODE]: a node holds USED entries of (key, weight, child), in order. In a leaf a key is a value
-and its weight how often it is there; in an inner node a weight is that of the child's whole tree, and a
-child's values are not below its key (the first child's key says nothing). Row 0 is the header: first
-free node, nodes ever used, free nodes; and the path of the walk under way. A tree is two words of the
-caller's, (root, height), both 0 when it is empty.
+`pool` [nodes, NODE]: a node holds USED entries of (key, weight, child), in order. In a leaf a key is a value,
+its weight how often it is there, and all children are 0. In an inner node a weight is that of the child's
+whole tree, and a child's values are not below its key (the first child's key says nothing). Row 0 is the
+header: first free node, nodes ever used, free nodes; and the path of the walk under way. A tree is two
+words of the caller's, (root, height), both 0 when it is empty.
 
 A value's weight may pass below zero within an instant; a value is there exactly if its weight is not 0.
 Keys are compared by `rank`. Nodes that run low are merged with a neighbour if the two fill at most three
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba import njit
+from kasen.kernels.compiled import M, V, compiled
 
 INTEGER, DOUBLE, TEXT = 0, 1, 2
 
@@ -31,11 +31,8 @@ FIRST_FREE, EVER, FREE = 0, 1, 2
 _PATH = 4
 _INDEX = _PATH + MAX_HEIGHT + 1
 
-P = "int64[:, ::1]"
-V = "int64[::1]"
 
-
-@njit(f"int64(int64, int64, {V})", cache=True, nogil=True)
+@compiled(f"int64(int64, int64, {V})")
 def rank(value: Any, order: Any, labels: Any) -> Any:
     """A number that compares as the value does. A double's bits: NaN is greatest, there is one zero."""
     if order == DOUBLE:
@@ -45,13 +42,13 @@ def rank(value: Any, order: Any, labels: Any) -> Any:
     return value
 
 
-@njit(f"int64({P})", cache=True, nogil=True)
+@compiled(f"int64({M})")
 def spare(pool: Any) -> Any:
     """How many nodes can still be taken."""
     return pool[0, FREE] + len(pool) - 1 - pool[0, EVER]
 
 
-@njit(f"int64({P})", cache=True, nogil=True)
+@compiled(f"int64({M})")
 def _take(pool: Any) -> Any:
     node = pool[0, FIRST_FREE]
     if node:
@@ -61,41 +58,47 @@ def _take(pool: Any) -> Any:
         pool[0, EVER] += 1
         node = pool[0, EVER]
     pool[node, USED] = 0
+    for i in range(FAN):
+        pool[node, CHILDREN + i] = 0
     return node
 
 
-@njit(f"void({P}, int64)", cache=True, nogil=True)
+@compiled(f"void({M}, int64)")
 def _give_back(pool: Any, node: Any) -> None:
     pool[node, KEYS] = pool[0, FIRST_FREE]
     pool[0, FIRST_FREE] = node
     pool[0, FREE] += 1
 
 
-@njit(f"void({P}, int64, int64, int64, int64, int64)", cache=True, nogil=True)
+@compiled(f"void({M}, int64, int64, int64, int64, int64)")
 def _put(pool: Any, node: Any, index: Any, key: Any, weight: Any, child: Any) -> None:
     """Puts an entry at `index` of a node that has room."""
     used = pool[node, USED]
     for i in range(used, index, -1):
         pool[node, KEYS + i] = pool[node, KEYS + i - 1]
         pool[node, WEIGHTS + i] = pool[node, WEIGHTS + i - 1]
-        pool[node, CHILDREN + i] = pool[node, CHILDREN + i - 1]
+    if child:  # a leaf has none to move
+        for i in range(used, index, -1):
+            pool[node, CHILDREN + i] = pool[node, CHILDREN + i - 1]
     pool[node, KEYS + index] = key
     pool[node, WEIGHTS + index] = weight
     pool[node, CHILDREN + index] = child
     pool[node, USED] = used + 1
 
 
-@njit(f"void({P}, int64, int64)", cache=True, nogil=True)
+@compiled(f"void({M}, int64, int64)")
 def _drop(pool: Any, node: Any, index: Any) -> None:
     used = pool[node, USED] - 1
     for i in range(index, used):
         pool[node, KEYS + i] = pool[node, KEYS + i + 1]
         pool[node, WEIGHTS + i] = pool[node, WEIGHTS + i + 1]
-        pool[node, CHILDREN + i] = pool[node, CHILDREN + i + 1]
+    if pool[node, CHILDREN]:
+        for i in range(index, used):
+            pool[node, CHILDREN + i] = pool[node, CHILDREN + i + 1]
     pool[node, USED] = used
 
 
-@njit(f"int64({P}, int64, int64, int64)", cache=True, nogil=True)
+@compiled(f"int64({M}, int64, int64, int64)")
 def _move(pool: Any, source: Any, first: Any, to: Any) -> Any:
     """Moves the entries from `first` on to the end of node `to`; their weight."""
     at = pool[to, USED]
@@ -111,12 +114,12 @@ def _move(pool: Any, source: Any, first: Any, to: Any) -> Any:
     return moved
 
 
-@njit(f"boolean({P}, int64, int64)", cache=True, nogil=True)
+@compiled(f"boolean({M}, int64, int64)")
 def _fit(pool: Any, one: Any, other: Any) -> Any:
     return pool[one, USED] + pool[other, USED] <= FAN * 3 // 4
 
 
-@njit(f"void({P}, {V}, int64, int64, int64, int64, int64)", cache=True, nogil=True)
+@compiled(f"void({M}, {V}, int64, int64, int64, int64, int64)")
 def _insert(pool: Any, words: Any, at: Any, node: Any, index: Any, key: Any, weight: Any) -> None:
     """Puts a value into a leaf, splitting full nodes up the path."""
     child = 0
@@ -153,7 +156,7 @@ def _insert(pool: Any, words: Any, at: Any, node: Any, index: Any, key: Any, wei
     _put(pool, node, index, key, weight, child)
 
 
-@njit(f"void({P}, {V}, int64, int64)", cache=True, nogil=True)
+@compiled(f"void({M}, {V}, int64, int64)")
 def _shrink(pool: Any, words: Any, at: Any, node: Any) -> None:
     """After an entry was dropped from a leaf: frees empty nodes up the path, and merges low ones."""
     for level in range(1, words[at + 1] + 1):
@@ -191,7 +194,7 @@ def _shrink(pool: Any, words: Any, at: Any, node: Any) -> None:
         words[at + 1] = 0
 
 
-@njit(f"int64({P}, {V}, int64, int64, int64, int64, {V})", cache=True, nogil=True)
+@compiled(f"int64({M}, {V}, int64, int64, int64, int64, {V})")
 def add(pool: Any, words: Any, at: Any, value: Any, weight: Any, order: Any, labels: Any) -> Any:
     """Adds `weight` (not 0) of a value to the tree in words[at : at + 2].
 
@@ -225,7 +228,7 @@ def add(pool: Any, words: Any, at: Any, value: Any, weight: Any, order: Any, lab
     return -1
 
 
-@njit(f"int64({P}, {V}, int64)", cache=True, nogil=True)
+@compiled(f"int64({M}, {V}, int64)")
 def least(pool: Any, words: Any, at: Any) -> Any:
     """The first value of a tree that is not empty."""
     node = words[at]
@@ -234,7 +237,7 @@ def least(pool: Any, words: Any, at: Any) -> Any:
     return pool[node, KEYS]
 
 
-@njit(f"int64({P}, {V}, int64)", cache=True, nogil=True)
+@compiled(f"int64({M}, {V}, int64)")
 def greatest(pool: Any, words: Any, at: Any) -> Any:
     """The last value of a tree that is not empty."""
     node = words[at]
@@ -243,7 +246,7 @@ def greatest(pool: Any, words: Any, at: Any) -> Any:
     return pool[node, KEYS + pool[node, USED] - 1]
 
 
-@njit(f"int64({P}, {V}, int64, int64)", cache=True, nogil=True)
+@compiled(f"int64({M}, {V}, int64, int64)")
 def kth(pool: Any, words: Any, at: Any, k: Any) -> Any:
     """The value at position k, from 0, among all values each as often as it is there; all weights > 0."""
     node = words[at]

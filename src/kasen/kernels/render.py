@@ -6,9 +6,9 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from kasen.kernels import ordered
+from kasen.kernels.compiled import M, V, compiled
 from kasen.kernels.exact_round import magnitude, magnitude128, mean, mean128, variance
 from kasen.kernels.exact_sum import INFINITY, NAN_BITS, SIGN_BIT
 
@@ -31,18 +31,16 @@ READ_GREATEST = 9
 READ_CONT = 10
 READ_DISC = 11
 
-M = "int64[:, ::1]"
-V = "int64[::1]"
 S = "uint64[::1]"
 
 
-@njit(f"float64(int64, {S})", cache=True, nogil=True)
+@compiled(f"float64(int64, {S})")
 def _double(bits: Any, scratch: Any) -> Any:
     scratch.view(np.int64)[0] = bits
     return scratch.view(np.float64)[0]
 
 
-@njit(f"int64(float64, {S})", cache=True, nogil=True)
+@compiled(f"int64(float64, {S})")
 def _bits(value: Any, scratch: Any) -> Any:
     """As a batch holds it: one NaN, one zero."""
     if math.isnan(value):
@@ -51,7 +49,7 @@ def _bits(value: Any, scratch: Any) -> Any:
     return scratch.view(np.int64)[0]
 
 
-@njit(f"int64({V}, int64)", cache=True, nogil=True)
+@compiled(f"int64({V}, int64)")
 def _special(records: Any, at: Any) -> Any:
     """What NaNs and infinities make of a sum of doubles, or 0 if there are none."""
     if records[at] or (records[at + 1] and records[at + 2]):
@@ -63,7 +61,7 @@ def _special(records: Any, at: Any) -> Any:
     return 0
 
 
-@njit(f"int64({M}, {V}, int64, int64, float64, {S})", cache=True, nogil=True)
+@compiled(f"int64({M}, {V}, int64, int64, float64, {S})")
 def _percentile_cont(pool: Any, records: Any, tree: Any, count: Any, share: Any, scratch: Any) -> Any:
     """low + (high - low) * fraction at rank share * (count - 1)."""
     rank = share * (count - 1)
@@ -79,7 +77,7 @@ def _percentile_cont(pool: Any, records: Any, tree: Any, count: Any, share: Any,
     return _bits(low + (high - low) * (rank - below), scratch)
 
 
-@njit("int64(int64, float64)", cache=True, nogil=True)
+@compiled("int64(int64, float64)")
 def disc_rank(count: Any, share: Any) -> Any:
     """The least k with (k + 1) / count >= share; share * count is only near it."""
     k = min(max(np.int64(math.ceil(share * count)) - 1, 0), count - 1)
@@ -90,7 +88,7 @@ def disc_rank(count: Any, share: Any) -> Any:
     return k
 
 
-@njit(f"UniTuple(int64, 2)({M}, int64, {V}, int64, {M}, {S})", cache=True, nogil=True)
+@compiled(f"UniTuple(int64, 2)({M}, int64, {V}, int64, {M}, {S})")
 def render(outs: Any, call: Any, records: Any, base: Any, pool: Any, scratch: Any) -> Any:
     """A call's value, and 1 if it is NULL. Sums of doubles are carried on the way."""
     how = outs[call, HOW]

@@ -8,13 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba import njit
-
+from kasen.kernels.compiled import M, V, compiled
 from kasen.kernels.groups import KEY, KEY_NULLS, NULLS, REPORTED, ROWS
 from kasen.kernels.render import render
 
-M = "int64[:, ::1]"
-V = "int64[::1]"
 S = "uint64[::1]"
 
 #: Words of a row in front of its columns (ts, sub, diff), and beside them in all (the NULL bits too).
@@ -24,7 +21,7 @@ FRONT, BESIDE = 3, 4
 _BLOCK = 256
 
 
-@njit(f"void({V}, int64, int64, int64, int64, {V}, int64, int64)", cache=True, nogil=True)
+@compiled(f"void({V}, int64, int64, int64, int64, {V}, int64, int64)")
 def _put_front(
     buffer: Any, at: Any, ts: Any, sub: Any, diff: Any, records: Any, base: Any, keys: Any
 ) -> None:
@@ -35,7 +32,7 @@ def _put_front(
         buffer[at + FRONT + k] = records[base + KEY + k]
 
 
-@njit(f"int64({V}, int64, int64, int64, {M}, {V}, int64, int64, {M}, {S})", cache=True, nogil=True)
+@compiled(f"int64({V}, int64, int64, int64, {M}, {V}, int64, int64, {M}, {S})")
 def report(
     buffer: Any,
     rows: Any,  # in the buffer already
@@ -89,7 +86,7 @@ def report(
     return rows
 
 
-@njit(f"void({V}, int64, {V}, {V}, {V}, {M}, int64)", cache=True, nogil=True)
+@compiled(f"void({V}, int64, {V}, {V}, {V}, {M}, int64)")
 def to_columns(buffer: Any, rows: Any, ts: Any, sub: Any, diff: Any, data: Any, first: Any) -> None:
     """Writes the buffer's rows as columns, from position `first` on."""
     words = len(data)

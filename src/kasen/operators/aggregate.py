@@ -14,12 +14,12 @@ from kasen.operators.accumulators import FIRST_SPAN, AggregateSpec, Layout, Span
 from kasen.operators.base import State
 from kasen.operators.batch import BEGIN, I64, Batch, Bound, concat, empty
 from kasen.operators.dictionary import Dictionary
+from kasen.operators.record_table import RecordTable
 
 __all__ = ["Aggregate", "AggregateSpec"]
 
-_FIRST_SLOTS = 16
 _FIRST_ROWS = 64
-_MOST_ROWS = 16384  # put out between two emptyings of the buffer: what fits in a cache
+_MOST_ROWS = 1 << 18  # put out between two emptyings of the buffer
 
 
 class Aggregate:
@@ -44,11 +44,7 @@ class Aggregate:
         self._begins: Bound | None = None
         self._layout = Layout(keys, calls, insert_only, Span(*FIRST_SPAN))
         layout = self._layout
-        self._records: I64 = np.zeros(_FIRST_SLOTS * layout.width, np.int64)
-        if not keys:
-            self._records[groups.USED] = self._records[groups.LIVE] = 1
-        self._table: I64 = np.zeros(2 * _FIRST_SLOTS, np.int64)
-        self._touched: I64 = np.zeros(_FIRST_SLOTS, np.int64)
+        self._groups = RecordTable(keys, layout.width, lone=not keys)
         self._pool: I64 = np.zeros((1, ordered.NODE), np.int64)
         self._pairs: I64 = np.zeros((3, 3), np.int64)
         self._buffer: I64 = np.zeros(_FIRST_ROWS * self._row_words, np.int64)
@@ -61,7 +57,7 @@ class Aggregate:
 
     def begin(self, at: Bound) -> None:
         """Called once, before the first `process` that goes beyond `at`: the pipeline's first instant."""
-        if not self._keys and not self._records[self._layout.width + groups.REPORTED]:
+        if not self._keys and not self._groups.records[self._layout.width + groups.REPORTED]:
             self._begins = at
 
     def process(self, inputs: Sequence[Batch], upto: Bound) -> Batch:
@@ -86,15 +82,14 @@ class Aggregate:
 
     def needs_input_since(self) -> Bound | None:
         if self._keys:
-            return BEGIN if self._records[groups.LIVE] else None
-        return BEGIN if self._records[self._layout.width + groups.ROWS] else None
+            return BEGIN if len(self._groups) else None
+        return BEGIN if self._groups.records[self._layout.width + groups.ROWS] else None
 
     def snapshot(self) -> State:
-        used = int(self._records[groups.USED]) + 1
         begins = [] if self._begins is None else [*self._begins]
         return {
             "span": np.array([self._layout.span.low, self._layout.span.high], np.int64),
-            "records": self._records[: used * self._layout.width].copy(),
+            "records": self._groups.used(),
             "pool": self._pool[: int(self._pool[0, ordered.EVER]) + 1].copy(),
             "pairs": self._pairs.copy(),
             "clock": self._control[kernel.CLOCK : kernel.CLOCK + 1].copy(),
@@ -105,13 +100,12 @@ class Aggregate:
         arrays = {name: array.astype(np.int64) for name, array in state.items()}
         low, high = arrays["span"].tolist()
         self._layout = Layout(self._keys, self._calls, self._insert_only, Span(low, high))
-        self._records = arrays["records"]
+        self._groups.replace(arrays["records"], self._layout.width)
         self._pool = arrays["pool"]
         self._pairs = arrays["pairs"]
         self._control[kernel.CLOCK] = arrays["clock"][0]
         self._begins = Bound(*arrays["begins"].tolist()) if len(arrays["begins"]) else None
         self._configure()
-        self._index(max(_FIRST_SLOTS, len(self._records) // self._layout.width))
 
     # ------------------------------------------------------------ running
 
@@ -140,12 +134,12 @@ class Aggregate:
                 batch.data,
                 self._layout.parts,
                 self._layout.outs,
-                self._table,
-                self._records,
+                self._groups.table,
+                self._groups.records,
                 self._pool,
                 self._pairs,
                 self._dictionary.labels if self._texts else self._no_labels,
-                self._touched,
+                self._groups.touched,
                 self._buffer,
                 self._control,
                 self._scratch,
@@ -183,11 +177,11 @@ class Aggregate:
         if why == kernel.WANTS_SPAN:
             need = Span(int(self._control[kernel.NEED_LOW]), int(self._control[kernel.NEED_HIGH]))
             wider = Layout(self._keys, self._calls, self._insert_only, self._layout.span | need)
-            self._records = self._layout.moved(self._records, wider)
+            self._groups.replace(self._layout.moved(self._groups.records, wider), wider.width)
             self._layout = wider
             self._configure()
         elif why == kernel.WANTS_GROUPS:
-            self._index(2 * len(self._records) // self._layout.width)
+            self._groups.grow()
         elif why == kernel.WANTS_NODES:
             pool = np.zeros((2 * len(self._pool) + 64, ordered.NODE), np.int64)
             pool[: len(self._pool)] = self._pool
@@ -196,15 +190,3 @@ class Aggregate:
             pairs = np.zeros((max(2 * (len(self._pairs) - 1), 64) + 1, 3), np.int64)
             counted.move_all(self._pairs, pairs)
             self._pairs = pairs
-
-    def _index(self, slots: int) -> None:
-        """Room for so many records, all groups entered into a table of the right size."""
-        records = np.zeros(slots * self._layout.width, np.int64)
-        records[: len(self._records)] = self._records
-        touched = np.zeros(slots, np.int64)
-        touched[: len(self._touched)] = self._touched
-        self._records, self._touched = records, touched
-        places = 1 << (2 * slots - 1).bit_length()
-        self._table = np.zeros(places, np.int64)
-        if self._keys:
-            groups.enter_all(self._keys, self._table, records, self._layout.width)

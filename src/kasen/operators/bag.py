@@ -1,0 +1,90 @@
+"""DISTINCT, UNION, INTERSECT [ALL] and EXCEPT [ALL], net at every instant."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from kasen.kernels import bag as kernel
+from kasen.kernels import groups
+from kasen.operators.base import State
+from kasen.operators.batch import BEGIN, Batch, Bound, empty
+from kasen.operators.record_table import RecordTable
+
+_MODES = {
+    "distinct": kernel.DISTINCT,
+    "union": kernel.UNION,
+    "intersect": kernel.INTERSECT,
+    "intersect all": kernel.INTERSECT_ALL,
+    "except": kernel.EXCEPT,
+    "except all": kernel.EXCEPT_ALL,
+}
+
+
+class Bag:
+    """One input for 'distinct', two for the others; `columns` is the width of all.
+
+    Keeps how often each different row is on either side. The answer's diffs carry multiplicity.
+    """
+
+    def __init__(self, mode: str, columns: int) -> None:
+        self._columns = columns
+        self._rows = RecordTable(columns, groups.KEY + columns)
+        self._control = np.zeros(kernel.CONTROL, np.int64)
+        self._control[kernel.MODE] = _MODES[mode]
+        self._control[kernel.RECORD] = self._rows.width
+        self._control[kernel.CLOCK] = 1  # later than the stamp of a record never touched
+        self._none = empty(columns)
+
+    def process(self, inputs: Sequence[Batch], upto: Bound) -> Batch:
+        del upto  # nothing happens without input
+        left = inputs[0]
+        right = inputs[1] if len(inputs) > 1 else self._none
+        most = len(left) + len(right)
+        if most == 0:
+            return self._none
+        ts, sub, diff = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most, np.int64)
+        data = np.empty((self._columns + 1, most), np.int64)
+        control = self._control
+        control[kernel.NEXT_LEFT] = control[kernel.NEXT_RIGHT] = control[kernel.PUT_OUT] = 0
+        while kernel.combine(
+            left.ts,
+            left.sub,
+            left.diff,
+            left.data,
+            right.ts,
+            right.sub,
+            right.diff,
+            right.data,
+            self._rows.table,
+            self._rows.records,
+            self._rows.touched,
+            ts,
+            sub,
+            diff,
+            data,
+            control,
+        ):
+            self._rows.grow()
+        rows = int(control[kernel.PUT_OUT])
+        if rows == most:
+            return Batch(ts, sub, diff, data)
+        # Copies, so that a small answer does not keep large arrays alive.
+        return Batch(ts[:rows].copy(), sub[:rows].copy(), diff[:rows].copy(), data[:, :rows].copy())
+
+    def next_instant(self) -> Bound | None:
+        return None
+
+    def needs_input_since(self) -> Bound | None:
+        return BEGIN if len(self._rows) else None
+
+    def snapshot(self) -> State:
+        return {
+            "records": self._rows.used(),
+            "clock": self._control[kernel.CLOCK : kernel.CLOCK + 1].copy(),
+        }
+
+    def restore(self, state: State) -> None:
+        self._rows.replace(state["records"].astype(np.int64), self._rows.width)
+        self._control[kernel.CLOCK] = state["clock"].astype(np.int64)[0]
