@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.types as pat
 
@@ -16,9 +18,12 @@ from kasen.kernels.marks import NULL, TEXT
 from kasen.operators.batch import I64, double_bits
 from kasen.types import BIGINT, Kind, Type
 
+Flags = npt.NDArray[np.bool_]
+
 #: Whole numbers up to here are exact as doubles.
 _EXACT = 2.0**53
-_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+_MICROS = {"d": 86_400 * 10**6, "s": 10**6, "ms": 10**3, "us": 1}
+_DATE_UNITS = {pa.date32(): "d", pa.date64(): "ms"}
 
 
 def fits(arrow: pa.DataType, type_: Type) -> bool:
@@ -104,17 +109,40 @@ def _read_texts(draft: Draft, index: int, array: pa.StringArray) -> None:
     _, offsets, data = array.buffers()
     bounds = np.frombuffer(offsets, np.int32)[array.offset : array.offset + len(array) + 1].astype(np.int64)
     text = np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)
-    marks = np.where(_nulls(array), NULL, TEXT).astype(np.uint8)
+    marks = np.where(null_flags(array), NULL, TEXT).astype(np.uint8)
     read_column(draft, index, Cells(text, bounds[:-1].copy(), bounds[1:].copy(), marks))
 
 
-def _nulls(array: pa.Array) -> np.ndarray:
-    return np.asarray(array.is_null().to_numpy(zero_copy_only=False))
+def null_flags(array: pa.Array) -> Flags:
+    """Which values of an array are NULL."""
+    if not array.null_count:
+        return np.zeros(len(array), np.bool_)
+    if pat.is_null(array.type):
+        return np.ones(len(array), np.bool_)
+    bits = np.unpackbits(np.frombuffer(array.buffers()[0], np.uint8), bitorder="little")
+    flags: Flags = bits[array.offset : array.offset + len(array)] == 0
+    return flags
 
 
-def _numbers(draft: Draft, array: pa.Array, type_: Type) -> tuple[I64, np.ndarray]:
+def fixed_values(array: pa.Array) -> npt.NDArray[Any]:
+    """The values of an array of fixed width as they lie in memory; those of NULLs may be anything.
+
+    Small batches are why this does not ask Arrow for a numpy array, which takes many times as long.
+    """
+    data = array.buffers()[1]
+    span = slice(array.offset, array.offset + len(array))
+    if pat.is_boolean(array.type):
+        return np.unpackbits(np.frombuffer(data, np.uint8), bitorder="little")[span]
+    if pat.is_decimal128(array.type):
+        return np.frombuffer(data, np.int64).reshape(-1, 2)[span]
+    if pat.is_temporal(array.type):
+        return np.frombuffer(data, f"i{array.type.bit_width // 8}")[span]
+    return np.frombuffer(data, array.type.to_pandas_dtype())[span]
+
+
+def _numbers(draft: Draft, array: pa.Array, type_: Type) -> tuple[I64, Flags]:
     """The values, 0 where they are NULL, and which are NULL."""
-    nulls = _nulls(array)
+    nulls = null_flags(array)
     arrow = array.type
     if pat.is_floating(arrow):
         values, doubt = _from_floats(array, type_)
@@ -129,8 +157,8 @@ def _numbers(draft: Draft, array: pa.Array, type_: Type) -> tuple[I64, np.ndarra
     return values, nulls
 
 
-def _from_integers(array: pa.Array, type_: Type) -> tuple[I64, np.ndarray]:
-    values = array.cast(pa.int64(), safe=False).fill_null(0).to_numpy(zero_copy_only=False).copy()
+def _from_integers(array: pa.Array, type_: Type) -> tuple[I64, Flags]:
+    values = fixed_values(array).astype(np.int64)
     # Only unsigned numbers beyond the signed ones can have changed their sign.
     doubt = values < 0 if pat.is_unsigned_integer(array.type) else np.zeros(len(values), np.bool_)
     if type_.kind is Kind.DOUBLE:
@@ -145,8 +173,8 @@ def _from_integers(array: pa.Array, type_: Type) -> tuple[I64, np.ndarray]:
     return values, doubt
 
 
-def _from_floats(array: pa.Array, type_: Type) -> tuple[I64, np.ndarray]:
-    floats = array.cast(pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False)
+def _from_floats(array: pa.Array, type_: Type) -> tuple[I64, Flags]:
+    floats = fixed_values(array).astype(np.float64)
     if type_.kind is Kind.DOUBLE:
         return double_bits(floats), np.zeros(len(floats), np.bool_)
     limit = float(2**31) if type_.kind is Kind.INTEGER else _EXACT
@@ -154,27 +182,26 @@ def _from_floats(array: pa.Array, type_: Type) -> tuple[I64, np.ndarray]:
     return np.where(whole, floats, 0.0).astype(np.int64), ~whole
 
 
-def _from_decimals(array: pa.Array, type_: Type) -> tuple[I64, np.ndarray]:
+def _from_decimals(array: pa.Array, type_: Type) -> tuple[I64, Flags]:
     """Only decimals of the very scale are read in bulk."""
     n = len(array)
     if type_.kind is not Kind.DECIMAL or not pat.is_decimal128(array.type) or array.type.scale != type_.scale:
         return np.zeros(n, np.int64), np.ones(n, np.bool_)
-    words = np.frombuffer(array.buffers()[1], np.int64).reshape(-1, 2)[array.offset : array.offset + n]
+    words = fixed_values(array)
     values, high = words[:, 0].copy(), words[:, 1]
     limit = 10**type_.precision
     doubt = (high != values >> 63) | (values <= -limit) | (values >= limit)
     return values, doubt
 
 
-def _from_times(array: pa.Array) -> tuple[I64, np.ndarray]:
+def _from_times(array: pa.Array) -> tuple[I64, Flags]:
     """µs; of a finer time the µs that it lies in. A time with a zone is taken in UTC."""
-    unit = "ms" if pat.is_date(array.type) else array.type.unit
-    if pat.is_date32(array.type):
-        array = array.cast(pa.date64())
-    counts = array.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False).copy()
+    counts = fixed_values(array).astype(np.int64)
+    unit = _DATE_UNITS.get(array.type) or array.type.unit
     if unit == "ns":
         return counts // 1000, np.zeros(len(counts), np.bool_)
-    factor = 10**6 // _PER_SECOND[unit]
-    doubt = np.abs(counts) > (2**63 - 1) // factor
+    factor = _MICROS[unit]
+    limit = (2**63 - 1) // factor
+    doubt = (counts > limit) | (counts < -limit)
     counts[doubt] = 0
     return counts * factor, doubt

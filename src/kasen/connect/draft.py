@@ -44,7 +44,7 @@ class Draft:
         if indices.null_count:
             self.set_nulls(index, indices.is_null().to_numpy(zero_copy_only=False))
             indices = indices.fill_null(0)
-        self.data[index] = indices.to_numpy()
+        self.data[index] = np.frombuffer(indices.buffers()[1], np.int32)[: len(indices)]
 
     def check_diff(self) -> None:
         """To be called when `diff` has been written."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,10 @@ import pyarrow as pa
 from kasen.connect.arrow_columns import cells_of, check_types, read_batch
 from kasen.connect.chunk import START, Chunk, Position
 from kasen.connect.draft import Draft
-from kasen.connect.layout import Layout, find_columns
+from kasen.connect.layout import Found, Layout, find_columns
 from kasen.connect.row_text import row_text
 from kasen.errors import DataError
+from kasen.operators.batch import I64
 
 #: A sequence of rows (each a mapping by column name), a mapping of columns, or anything that Arrow can take
 #: for a table: a Table, a RecordBatch, a data frame.
@@ -47,8 +49,7 @@ def _from_rows(layout: Layout, rows: Sequence[Mapping[str, object]], before: int
 
 
 def _from_arrow(layout: Layout, batch: pa.RecordBatch, before: int) -> Chunk:
-    found = find_columns(layout, batch.schema.names, _FILE)
-    check_types(layout, found, batch.schema, _FILE)
+    found = _find(layout, batch.schema)
     draft = Draft(layout, len(batch))
     read_batch(draft, batch, found)
     names = batch.schema.names
@@ -58,6 +59,13 @@ def _from_arrow(layout: Layout, batch: pa.RecordBatch, before: int) -> Chunk:
         lambda row: cells_of(batch, names, row),
         _position(before + len(batch)),
     )
+
+
+@lru_cache(maxsize=256)
+def _find(layout: Layout, schema: pa.Schema) -> Found:
+    found = find_columns(layout, schema.names, _FILE)
+    check_types(layout, found, schema, _FILE)
+    return found
 
 
 def _as_batch(layout: Layout, rows: Rows) -> pa.RecordBatch:
@@ -71,7 +79,7 @@ def _as_batch(layout: Layout, rows: Rows) -> pa.RecordBatch:
     return batches[0] if batches else pa.RecordBatch.from_pylist([], table.schema)
 
 
-def _lines(before: int, n: int) -> np.ndarray:
+def _lines(before: int, n: int) -> I64:
     return np.arange(before + 1, before + n + 1, dtype=np.int64)
 
 

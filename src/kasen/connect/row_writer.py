@@ -6,12 +6,14 @@ import json
 import math
 import re
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.types as pat
 
+from kasen.connect.arrow_columns import fixed_values, null_flags
 from kasen.kernels.row_text import (
     BOOLEAN,
     DOUBLE,
@@ -78,7 +80,7 @@ class RowWriter:
         pool = _Pool()
         for index, column in enumerate(batch.columns):
             if column.null_count:
-                nulls[index] = _null_flags(column)
+                nulls[index] = null_flags(column)
             if self._kinds[index] == TEXT:
                 self._add_texts(column, values[index], pool)
             elif self._kinds[index] == DOUBLE:
@@ -117,7 +119,7 @@ class RowWriter:
         values[:] = positions[np.clip(indices, 0, len(positions) - 1)]
 
     def _add_doubles(self, column: pa.DoubleArray, values: I64, pool: _Pool) -> None:
-        numbers = np.frombuffer(column.buffers()[1], np.float64)[column.offset : column.offset + len(column)]
+        numbers = fixed_values(column)
         if len(column) <= _FEW:
             values[:] = pool.add([self._double(number) for number in numbers.tolist()])
             return
@@ -178,19 +180,8 @@ def _kind(arrow: pa.DataType, quoted: bool) -> int:
     return NUMBER
 
 
-def _null_flags(column: pa.Array) -> U8:
-    bits = np.frombuffer(column.buffers()[0], np.uint8)
-    return 1 - np.unpackbits(bits, bitorder="little")[column.offset : column.offset + len(column)]
-
-
-def _numbers(column: pa.Array) -> npt.NDArray[np.generic]:
+def _numbers(column: pa.Array) -> npt.NDArray[Any]:
     """The numbers of a column that is neither text nor DOUBLE; those of NULLs may be anything."""
-    first, last = column.offset, column.offset + len(column)
-    data = column.buffers()[1]
-    if pat.is_boolean(column.type):
-        return np.unpackbits(np.frombuffer(data, np.uint8), bitorder="little")[first:last]
-    if pat.is_int32(column.type):
-        return np.frombuffer(data, np.int32)[first:last]
+    values = fixed_values(column)
     # A DECIMAL is 128 bits, of which the first 64 tell all numbers that Kasen has.
-    step = 2 if pat.is_decimal(column.type) else 1
-    return np.frombuffer(data, np.int64)[::step][first:last]
+    return values[:, 0] if pat.is_decimal(column.type) else values
