@@ -1,4 +1,4 @@
-"""The engines under test, each as a function from a bound app and its folder to a result like the oracle's."""
+"""The engines under test: each makes of a bound app and its folder a result like the oracle's."""
 
 from __future__ import annotations
 

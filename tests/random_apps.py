@@ -188,8 +188,7 @@ class Maker:
         kinds = {f"{alias}.{column}": kind for alias, column, kind in scope}
         keys = list(dict.fromkeys(keys))
         items = [(key, kinds[key]) for key in keys]
-        for _ in range(self.random.randrange(1, 4)):
-            items.append(self._aggregate(scope))
+        items += [self._aggregate(scope) for _ in range(self.random.randrange(1, 4))]
         group = f" GROUP BY {', '.join(keys)}" if keys else ""
         having = (
             f" HAVING COUNT(*) {self.pick('>', '>=', '<>')} {self.random.randrange(3)}"
@@ -247,7 +246,8 @@ class Maker:
             return f"({self._condition(scope, inner)})"
         if self.chance(0.2):
             test = self._condition(scope, 0)
-            return f"CASE WHEN {test} THEN {self._expr(scope, kind, inner)} ELSE {self._expr(scope, kind, inner)} END"
+            then, otherwise = self._expr(scope, kind, inner), self._expr(scope, kind, inner)
+            return f"CASE WHEN {test} THEN {then} ELSE {otherwise} END"
         if self.chance(0.15):
             return f"COALESCE({self._expr(scope, kind, inner)}, {self._expr(scope, kind, inner)})"
         if kind == TEXT:
@@ -293,7 +293,8 @@ class Maker:
                 test = f"u.{column} {self.pick('=', '<', '<>')} {self._outer_int(scope)}"
                 return f"{negated}EXISTS (SELECT 1 FROM {table.name} {window} AS u WHERE {test})"
             case 2:
-                return f"{mine} {self.pick('=', '<', '>=')} (SELECT MAX(u.{column}) FROM {table.name} {window} AS u)"
+                comparison = self.pick("=", "<", ">=")
+                return f"{mine} {comparison} (SELECT MAX(u.{column}) FROM {table.name} {window} AS u)"
         quantifier = self.pick(">= ALL", "< ANY")
         return f"{mine} {quantifier} (SELECT u.{column} FROM {table.name} {window} AS u)"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,11 +11,8 @@ from kasen.cql.bind import bind_text
 from kasen.cql.bound import App
 from kasen.errors import QueryError
 from tests.cases_format import Case, all_cases, expected_rows, parse_case, query_schema, shown, table
+from tests.engines import ENGINES, Engine
 from tests.oracle import Result, run_app, sniffer
-
-# An engine answers a bound app whose files lie in a folder. Further engines are further entries.
-Engine = Callable[[App, Path], Result]
-ENGINES: dict[str, Engine] = {"oracle": run_app}
 
 ALL = all_cases()
 

@@ -196,8 +196,9 @@ class Pipeline:
         if one.timestamp is None and not one.is_relation:
             # Arrival time: stamped once, here, at the edge.
             ts += self._now()
+        positions = np.arange(before, before + len(chunk), dtype=np.int64)
         assert self._outputs is not None
-        self._outputs.take(one.name, Rows(ts, chunk.diff, data, chunk.lines), chunk.dead, chunk)
+        self._outputs.take(one.name, Rows(ts, chunk.diff, data, positions), chunk.dead, chunk, before)
         self._outputs.deliver(running.run())
         return self
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-import numpy as np
 import pyarrow as pa
 
 from kasen.operators.batch import I64
@@ -60,10 +59,6 @@ class Chunk:
     def raw(self, row: int) -> str:
         """The row's text in the source."""
         return self.raw_of(row)
-
-    def row_at(self, line: int) -> int:
-        """Which row stands at a line."""
-        return int(np.searchsorted(self.lines, line))
 
     def refuse(self, row: int, reason: str) -> DeadLetter:
         """The dead letter of a row that a later step refuses, such as a late one."""

@@ -119,7 +119,8 @@ class LocalRun:
             if not one.is_static or self.pipeline.begun:
                 continue
             while (piece := self._readers[one.name].read(None)) is not None:
-                self.outputs.take(one.name, piece.rows, [] if self._resumed else piece.dead, piece.chunk)
+                dead = [] if self._resumed else piece.dead
+                self.outputs.take(one.name, piece.rows, dead, piece.chunk, piece.offset)
 
     def _read(self) -> None:
         name = self.pipeline.slowest
@@ -128,7 +129,7 @@ class LocalRun:
         if piece is None:
             self.pipeline.end(name)
         else:
-            self.outputs.take(name, piece.rows, piece.dead, piece.chunk)
+            self.outputs.take(name, piece.rows, piece.dead, piece.chunk, piece.offset)
 
     def _save(self) -> None:
         if self._checkpoints is None:

@@ -63,10 +63,10 @@ class Outputs:
         self.sinks = self._open_sinks(base, out, notes.get("sinks", {}))
         self._file = DeadLetterFile(out, notes.get("dead")) if out is not None else None
         self.dead_letters: list[DeadLetter] = []
-        # Whether a deletion finds its row is only known later; its text must be at hand then.
-        self._deletions: dict[str, dict[int, str]] = {
-            name: {int(line): text for line, text in texts.items()}
-            for name, texts in notes.get("deletions", {}).items()
+        # Whether a deletion finds its row is only known later; its dead letter must be at hand then.
+        self._deletions: dict[str, dict[int, DeadLetter]] = {
+            name: {int(position): DeadLetter(*letter) for position, letter in letters.items()}
+            for name, letters in notes.get("deletions", {}).items()
         }
 
     def _open_sinks(self, base: Path, out: Path | None, resume: dict[str, int]) -> dict[str, Sink]:
@@ -80,18 +80,19 @@ class Outputs:
                 sinks[query.name] = open_sink(connector, folder, query.name, schema, resume.get(query.name))
         return sinks
 
-    def take(self, name: str, rows: Rows, dead: list[DeadLetter], chunk: Chunk) -> None:
-        """Hands rows of a chunk to the pipeline; what is refused, to the dead letter."""
+    def take(self, name: str, rows: Rows, dead: list[DeadLetter], chunk: Chunk, offset: int) -> None:
+        """Hands rows of a chunk to the pipeline; what is refused, to the dead letter.
+
+        A row's position minus `offset` is its row in the chunk.
+        """
         self.bury(dead)
         self.progress.rows += len(rows)
         late = self._pipeline.add(name, rows)
-        for line, ts in zip(late.position.tolist(), late.ts.tolist(), strict=True):
-            reason = f"late: {ts} is below what SLACK allows"
-            self.bury([chunk.refuse(chunk.row_at(line), reason)])
-        leaving = rows.position[rows.diff < 0]
-        if len(leaving):
-            texts = self._deletions.setdefault(name, {})
-            texts |= {line: chunk.raw(chunk.row_at(line)) for line in leaving.tolist()}
+        for position, ts in zip(late.position.tolist(), late.ts.tolist(), strict=True):
+            self.bury([chunk.refuse(position - offset, f"late: {ts} is below what SLACK allows")])
+        for position in rows.position[rows.diff < 0].tolist():
+            letter = chunk.refuse(position - offset, "unmatched delete: no such row")
+            self._deletions.setdefault(name, {})[position] = letter
 
     def bury(self, letters: list[DeadLetter]) -> None:
         self.progress.dead += len(letters)
@@ -111,12 +112,11 @@ class Outputs:
             sink = self.sinks.get(query.name)
             if sink is not None:
                 sink.write(decode(batch, query.schema, self._pipeline.dictionary, self._plan.app.time))
-        for name, lines, reason in answer.refused:
-            texts = self._deletions.get(name, {})
-            self.bury([DeadLetter(name, line, reason, texts.get(line, "")) for line in lines.tolist()])
-        for name, lines in answer.deletions:
-            for line in lines.tolist():
-                self._deletions.get(name, {}).pop(line, None)
+        for name, refused in answer.refused:
+            self.bury([self._deletions[name][position] for position in refused.tolist()])
+        for name, applied in answer.deletions:
+            for position in applied.tolist():
+                del self._deletions[name][position]
         self._on_answer(answer)
         self.progress.frontier = self._pipeline.frontier
         self.tell()

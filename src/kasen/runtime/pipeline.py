@@ -31,13 +31,13 @@ _MOST_FLUSHES = 20_000
 class Answer:
     """What one epoch brought: the net changes of each query.
 
-    `deletions` are the lines of outside relations' deletions that were applied or refused; `refused`
-    those that found no row, with the reason.
+    `deletions` are the positions of outside relations' deletions that have run, `refused` of those among
+    them that found no row.
     """
 
     changes: dict[str, Batch] = field(default_factory=dict)
     deletions: list[tuple[str, I64]] = field(default_factory=list)
-    refused: list[tuple[str, I64, str]] = field(default_factory=list)
+    refused: list[tuple[str, I64]] = field(default_factory=list)
 
 
 class Pipeline:
@@ -149,7 +149,7 @@ class Pipeline:
                 batch, refused = self._relations[name].apply(released, batch)
                 answer.deletions.append((name, released.position[released.diff < 0]))
                 if len(refused):
-                    answer.refused.append((name, refused.position, "unmatched delete: no such row"))
+                    answer.refused.append((name, refused.position))
             sources[name] = batch
         return sources, min(first, default=None)
 

@@ -16,11 +16,15 @@ from kasen.runtime.feed import Rows
 
 @dataclass(slots=True)
 class Piece:
-    """Some rows of an input, the dead letters met on the way, and the chunk they are from."""
+    """Some rows of an input, the dead letters met on the way, and the chunk they are from.
+
+    A row's position counts the input's rows from its start; minus `offset`, it is its row in the chunk.
+    """
 
     rows: Rows
     dead: list[DeadLetter]
     chunk: Chunk
+    offset: int
 
 
 class Reader:
@@ -36,8 +40,9 @@ class Reader:
         self.name = name
         self._timestamp = timestamp
         self._dictionary = dictionary
-        base, rows, dead = place if place is not None else (START, 0, 0)
+        base, rows, dead, count = place if place is not None else (START, 0, 0, 0)
         self._base = Position(*base)
+        self._count = int(count)
         self._skip_rows = self._rows_out = int(rows)
         self._skip_dead = self._dead_out = int(dead)
         self._chunks = source.chunks(self._base)
@@ -57,7 +62,9 @@ class Reader:
         last = len(self._chunk) if most is None else min(len(self._chunk), first + most)
         self._next = last
         self._rows_out += last - first
-        return Piece(self._rows(first, last), dead, self._chunk)
+        piece = Piece(self._rows(first, last), dead, self._chunk, self._count - first)
+        self._count += last - first
+        return piece
 
     def _open(self, dead: list[DeadLetter]) -> Chunk | None:
         """The next chunk, without what was handed out before a restart."""
@@ -82,9 +89,10 @@ class Reader:
         data = np.ascontiguousarray(self._data[:, first:last])
         count = last - first
         ts = data[self._timestamp].copy() if self._timestamp is not None else np.zeros(count, np.int64)
-        return Rows(ts, self._chunk.diff[first:last], data, self._chunk.lines[first:last])
+        positions = np.arange(self._count, self._count + count, dtype=np.int64)
+        return Rows(ts, self._chunk.diff[first:last], data, positions)
 
     @property
-    def place(self) -> tuple[Position, int, int]:
+    def place(self) -> tuple[Position, int, int, int]:
         """Where this reader stands, as `place` of a new one."""
-        return self._base, self._rows_out, self._dead_out
+        return self._base, self._rows_out, self._dead_out, self._count

@@ -56,6 +56,7 @@ class SparkRun:
         self._stopping = False
         self._error: KasenError | None = None
         self._lines: dict[tuple[str, str], int] = {}
+        self._counts: dict[str, int] = {}
         self.pipeline = Pipeline(plan)
         self._checkpoints = Checkpoints(checkpoint / "state", plan.fingerprint) if checkpoint else None
         states, notes = (self._checkpoints and self._checkpoints.load()) or (None, {})
@@ -63,6 +64,7 @@ class SparkRun:
         if states is not None:
             self.pipeline.restore(states)
         self._last_epoch: int = notes.get("epoch", -1)
+        self._counts |= notes.get("counts", {})
         self.outputs = Outputs(plan, self.pipeline, base, out, notes, on_progress, on_answer)
         self.spark: SparkSession = session(master)
 
@@ -118,7 +120,7 @@ class SparkRun:
         try:
             table = frames.numbered(batch).toArrow()
             for one, chunk, rows in self._chunks(table):
-                self.outputs.take(one.name, rows, chunk.dead, chunk)
+                self.outputs.take(one.name, rows, chunk.dead, chunk, _offset(rows))
             self.outputs.deliver(self.pipeline.run())
             self._commit(epoch)
         except KasenError as error:
@@ -130,6 +132,7 @@ class SparkRun:
         if self._checkpoints is not None:
             notes = self.outputs.committed()
             notes["epoch"] = epoch
+            notes["counts"] = self._counts
             self._checkpoints.save(self.pipeline.snapshot(), notes)
 
     # ------------------------------------------------------------ rows
@@ -139,7 +142,8 @@ class SparkRun:
             if one.is_static and not self.pipeline.begun:
                 table = frames.numbered(frames.open_frame(self.spark, one, self._base, None)).toArrow()
                 for chunk, rows in self._in_files(one, table):
-                    self.outputs.take(one.name, rows, [] if self._resumed else chunk.dead, chunk)
+                    dead = [] if self._resumed else chunk.dead
+                    self.outputs.take(one.name, rows, dead, chunk, _offset(rows))
 
     def _chunks(self, table: pa.Table) -> Iterator[tuple[Input, Chunk, Rows]]:
         names = table.column("stream")
@@ -174,7 +178,9 @@ class SparkRun:
         chunk.dead += self._dead(one, table.filter(is_bad), lines.filter(is_bad))
         data = encode(chunk, self.pipeline.dictionary)
         ts = data[one.timestamp].copy() if one.timestamp is not None else data[-1] * 0
-        return chunk, Rows(ts, chunk.diff, data, chunk.lines)
+        first = self._counts.get(one.name, 0)
+        self._counts[one.name] = first + len(chunk)
+        return chunk, Rows(ts, chunk.diff, data, np.arange(first, first + len(chunk)))
 
     def _dead(self, one: Input, bad: pa.Table, lines: Any) -> list[DeadLetter]:
         letters = []
@@ -183,3 +189,8 @@ class SparkRun:
             reason = "bad timestamp: not a time" if timed else "bad value: a cell does not fit its column"
             letters.append(DeadLetter(one.name, line, reason, row[BAD]))
         return letters
+
+
+def _offset(rows: Rows) -> int:
+    """What to take from a row's position to get its row in its chunk."""
+    return int(rows.position[0]) if len(rows) else 0

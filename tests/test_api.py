@@ -1,0 +1,111 @@
+"""The Python API: push and advance, files, background runs, errors."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import kasen
+
+BIDS = "REGISTER STREAM bids (item BIGINT, price BIGINT) TIMESTAMP BY ts FROM 'memory';"
+BEST = "REGISTER QUERY best AS SELECT item, MAX(price) AS price FROM bids [RANGE 10] GROUP BY item;"
+
+
+def rows(table: pa.Table) -> list[tuple[object, ...]]:
+    return [tuple(row.values()) for row in table.to_pylist()]
+
+
+def test_one_pushed_tuple_and_one_advance_are_answered_at_once() -> None:
+    p = kasen.Pipeline(engine="local").execute(BIDS + BEST.replace("RANGE 10", "RANGE 10"))
+    best = p.query("best")
+    p.push("bids", [{"ts": 1, "item": 7, "price": 100}])
+    assert rows(best.to_arrow()) == []
+    p.advance("bids", 2)
+    assert rows(best.to_arrow()) == [(1, 0, 0, 1, 7, 100)]
+    p.advance("bids", 13)
+    assert rows(best.to_arrow()) == [(12, 0, 0, -1, 7, 100)]
+
+
+def test_rows_come_as_dicts_columns_tables_and_frames() -> None:
+    p = kasen.Pipeline(engine="local").execute("SET flush = false;" + BIDS + BEST)
+    p.push("bids", {"ts": [1], "item": [1], "price": [5]})
+    p.push("bids", pa.table({"ts": [2], "item": [1], "price": [6]}))
+    p.push("bids", pa.table({"ts": [3], "item": [1], "price": [7]}).to_pandas())
+    p.drain()
+    assert [row[4:] for row in rows(p.query("best").to_arrow()) if row[3] == 1] == [(1, 5), (1, 6), (1, 7)]
+
+
+def test_late_and_bad_rows_are_kept_as_dead_letters() -> None:
+    p = kasen.Pipeline(engine="local").execute(BIDS + BEST)
+    p.push("bids", [{"ts": 5, "item": 1, "price": 1}, {"ts": 4, "item": 1, "price": 1}])
+    p.push("bids", [{"ts": 6, "item": "x", "price": 1}])
+    assert [(one.line, one.reason.split(":")[0]) for one in p.dead_letters] == [(2, "late"), (3, "bad value")]
+
+
+def test_timestamps_can_be_told_as_text_and_datetime() -> None:
+    p = kasen.Pipeline(engine="local")
+    p.execute("REGISTER STREAM s (t TIMESTAMP, a INTEGER) TIMESTAMP BY t FROM 'memory'")
+    p.execute("REGISTER QUERY q AS SELECT a FROM s [RANGE 1 SECOND]")
+    p.push("s", [{"t": datetime(2026, 1, 1), "a": 1}])
+    p.advance("s", "2026-01-01 00:00:01")
+    assert rows(p.query("q").to_arrow()) == [(datetime(2026, 1, 1), 0, 0, 1, 1)]
+    p.advance("s", datetime(2026, 1, 1, 0, 0, 2))
+    assert [row[3] for row in rows(p.query("q").to_arrow())] == [-1]
+
+
+def test_a_stream_without_a_timestamp_runs_on_arrival_time() -> None:
+    p = kasen.Pipeline(engine="local").execute("REGISTER STREAM s (a INTEGER) FROM 'memory'")
+    p.execute("REGISTER QUERY q AS SELECT a FROM s")
+    p.push("s", [{"a": 1}])
+    p.push("s", [{"a": 2}])
+    p.drain()
+    assert [row[4] for row in rows(p.query("q").to_arrow())] == [1, 2]
+
+
+def files(folder: Path) -> kasen.Pipeline:
+    (folder / "s.csv").write_text("ts,a\n" + "".join(f"{i},{i % 3}\n" for i in range(1000)))
+    p = kasen.Pipeline(engine="local", base=folder, batch=100)
+    p.execute("REGISTER STREAM s (a INTEGER) TIMESTAMP BY ts FROM 'csv' OPTIONS (path 's.csv')")
+    return p.execute("REGISTER QUERY q AS SELECT a, COUNT(*) AS n FROM s GROUP BY a")
+
+
+def test_drain_runs_the_sources_to_their_end(tmp_path: Path) -> None:
+    p = files(tmp_path).drain()
+    assert [row[4:] for row in rows(p.query("q").to_arrow())][-1] == (0, 334)
+
+
+def test_a_background_run_can_be_iterated(tmp_path: Path) -> None:
+    p = files(tmp_path)
+    q = p.query("q")
+    p.start()
+    tables = list(q)
+    p.drain()
+    assert len(tables) > 1
+    assert sum(len(table) for table in tables) == 1997
+
+
+def test_foreach_batch_gets_the_epoch_and_the_changes(tmp_path: Path) -> None:
+    p = files(tmp_path)
+    seen: list[tuple[int, int]] = []
+    p.query("q").foreach_batch(lambda epoch, table: seen.append((epoch, len(table))))
+    p.drain()
+    assert [epoch for epoch, _ in seen] == sorted(epoch for epoch, _ in seen)
+    assert sum(size for _, size in seen) == 1997
+
+
+def test_errors_name_what_is_there() -> None:
+    p = kasen.Pipeline(engine="local").execute(BIDS + BEST)
+    with pytest.raises(kasen.DataError, match="registered are: best"):
+        p.query("beast")
+    with pytest.raises(kasen.DataError, match="registered are: bids"):
+        p.push("bid", [])
+    with pytest.raises(kasen.QueryError, match="unknown column"):
+        p.execute("REGISTER QUERY q AS SELECT nope FROM bids")
+    assert [query.name for query in p.app.queries] == ["best"]
+
+
+def test_explain_is_that_of_the_command_line() -> None:
+    assert "query best: relation" in kasen.Pipeline(engine="local").execute(BIDS + BEST).explain()
