@@ -15,7 +15,7 @@ from kasen.cql.bound import From, Select
 from kasen.cql.coerce import cast, with_items
 from kasen.cql.expr import Column, Expr, GroupKey, WindowBound, map_children, walk
 from kasen.cql.names import output_names
-from kasen.cql.scope import Item, Scope, UnknownSchema, suggest
+from kasen.cql.scope import Item, Scope, UnknownSchema
 from kasen.types import VARCHAR, Field, Kind, Schema
 
 if TYPE_CHECKING:
@@ -186,9 +186,8 @@ def _expand_stars(projections: list[exp.Expr], scope: Scope) -> list[exp.Expr]:
             wanted = item.table.lower()
             targets = [pair for pair in enumerate(scope.items) if pair[1].alias.lower() == wanted]
             if not targets:
-                known = [each.alias for each in scope.items if each.alias]
                 raise scope.text.error(
-                    f"no {item.table!r} in FROM", item, suggest(item.table, known, "FROM has")
+                    f"no {item.table!r} in FROM", item, scope.table_remedy(item.table, "*")
                 )
         else:
             expanded.append(item)

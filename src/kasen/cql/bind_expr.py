@@ -59,7 +59,7 @@ class ExprBinder:
 
     scope: Scope
     aggregates: list[Aggregate] | None = None
-    subquery: Callable[[exp.Expr], Query] | None = None
+    subquery: Callable[[exp.Expr, Scope], Query] | None = None
     aliases: Aliases = field(default_factory=dict)
     place: str = "here"
     allow_outer: bool = False
@@ -269,7 +269,7 @@ class ExprBinder:
     def _scalar_query(self, node: exp.Expr) -> Expr:
         if self.subquery is None:
             raise self.error(f"a query cannot stand {self.place}", node, "join with it in FROM instead")
-        query = self.subquery(node.this)
+        query = self.subquery(node.this, self.scope)
         if len(query.schema) != 1:
             fault = f"a query used as a value must have one column, this has {len(query.schema)}"
             raise self.error(fault, node, "select one aggregate")

@@ -58,7 +58,7 @@ def _join(left: From, node: exp.Join, scope: Scope, queries: QueryBinder) -> Joi
 
 
 def _source(node: nodes.FromItem, scope: Scope, queries: QueryBinder) -> Source:
-    item = _Binder(node, queries).item()
+    item = _Binder(node, queries).item(scope)
     if item.alias and any(each.alias.lower() == item.alias.lower() for each in scope.items):
         remedy = f"give one of them another name: {item.alias} AS {item.alias}2"
         raise queries.text.error(f"{item.alias!r} stands in FROM twice", node, remedy)
@@ -77,9 +77,9 @@ class _Binder:
         alias = node.args.get("alias")
         self.alias: str = alias.name if alias is not None else self.name
 
-    def item(self) -> Item:
+    def item(self, scope: Scope) -> Item:
         if not self.name:
-            return self._over_query(self.queries.query(self.node.this))
+            return self._over_query(self.queries.query(self.node.this, scope.closed("a query in FROM")))
         cte = self.queries.ctes.get(self.name.lower())
         if cte is not None:
             return self._over_query(cte.query())

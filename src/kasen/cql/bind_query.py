@@ -108,9 +108,9 @@ class QueryBinder:
             raise self.text.error(fault, node, f"leave {bound.kind.value} out, or put a window on it in FROM")
         return bound
 
-    def scalar(self, node: exp.Expr) -> Query:
+    def scalar(self, node: exp.Expr, scope: Scope) -> Query:
         """A query used as a value: it must have exactly one row at every instant."""
-        bound = self.relation(node)
+        bound = self.relation(node, scope.closed("a query used as a value"))
         if not isinstance(bound, Select) or bound.group_by != () or bound.having is not None:
             raise self.text.error(
                 "a query used as a value must always have exactly one row",

@@ -56,6 +56,12 @@ class Scope:
     parent: Scope | None = None
     # While ON is bound: the first item that it sees, as JOIN binds tighter than the comma.
     start: int = 0
+    # Set on the scope around a sub-query that may not use its columns: what the sub-query is.
+    closed_to: str = ""
+
+    def closed(self, to: str) -> Scope:
+        """This scope for a sub-query that may not use its columns, but should hear so if it tries."""
+        return Scope(self.text, self.time, self.items, self.parent, closed_to=to)
 
     def column(self, node: exp.Column) -> Column:
         """The column that a name stands for; unknown and ambiguous names are errors."""
@@ -66,6 +72,10 @@ class Scope:
         found = self._find(node, 0)
         if found is None and self.parent is not None:
             found = self.parent._find(node, 1)
+            if found is not None and self.parent.closed_to:
+                what = f"{node.sql()!r} is a column of the query around"
+                fault = f"{what}, which {self.parent.closed_to} cannot use"
+                raise self.text.error(fault, node, "join the two in FROM, and GROUP BY for aggregates")
         if found is None and any(item.unknown for item in self.items):
             raise UnknownSchema(node.name)
         if found is None:
@@ -107,7 +117,8 @@ class Scope:
         items = self.items[self.start :]
         aliases = [item.alias for item in items if item.alias]
         if node.table and node.table.lower() not in (alias.lower() for alias in aliases):
-            return self.text.error(f"no {node.table!r} in FROM", node, self._table_remedy(node, aliases))
+            remedy = self.table_remedy(node.table, node.name)
+            return self.text.error(f"no {node.table!r} in FROM", node, remedy)
         names = [
             field_.name
             for item in items
@@ -116,11 +127,12 @@ class Scope:
         ]
         return self.text.error(f"unknown column {shown!r}", node, suggest(node.name, names, "columns are"))
 
-    def _table_remedy(self, node: exp.Column, aliases: list[str]) -> str:
+    def table_remedy(self, table: str, column: str) -> str:
+        """What to write instead of `table`.`column` if FROM has no such item."""
         for item in self.items:
-            if isinstance(item.source.input, str) and item.source.input.lower() == node.table.lower():
-                return f"it is called {item.alias} here: write {item.alias}.{node.name}"
-        return suggest(node.table, aliases, "FROM has")
+            if isinstance(item.source.input, str) and item.source.input.lower() == table.lower():
+                return f"it is called {item.alias} here: write {item.alias}.{column}"
+        return suggest(table, [item.alias for item in self.items if item.alias], "FROM has")
 
     def slide_item(self) -> int | None:
         """The only FROM item with a RANGE ... SLIDE window, or None if there is none or several."""

@@ -12,8 +12,13 @@ from kasen.cql.bound import (
     SetOperation,
     Source,
     Streamify,
+    StreamKind,
     Unbounded,
 )
+from kasen.cql.expr import Exists, InQuery, ScalarQuery, conjuncts, walk
+
+# Aggregates that must remember every value; the others remember one result a group.
+_REMEMBERING = ("percentile_cont", "percentile_disc")
 
 
 def unbounded_state(query: RegisteredQuery) -> list[str]:
@@ -25,21 +30,44 @@ def unbounded_state(query: RegisteredQuery) -> list[str]:
 
 
 def _unbounded(query: Query, why: str) -> Iterator[tuple[str, str]]:
+    """Unbounded streams that are remembered; `why` is what around them remembers, if anything does."""
     match query:
-        case Streamify(query=inner):
-            yield from _unbounded(inner, why)
+        case Streamify(kind=kind, query=inner):
+            # What is around sees the stream through a window, and remembers that.
+            yield from _unbounded(inner, "RSTREAM" if kind is StreamKind.RSTREAM else "")
         case SetOperation(kind=kind, all=all_, left=left, right=right):
             stateful = not (kind is SetKind.UNION and all_)
             for side in (left, right):
                 yield from _unbounded(side, kind.value if stateful else why)
-        case Select(sources=sources, distinct=distinct):
-            reason = "a join" if len(sources) > 1 else "DISTINCT" if distinct else why
-            for source in sources:
-                yield from _source(source, reason)
+        case Select():
+            yield from _block(query, why)
+
+
+def _block(block: Select, why: str) -> Iterator[tuple[str, str]]:
+    parts = [part for root in (*conjuncts(block.where), *block.items) for part in walk(root)]
+    members = [part.query for part in parts if isinstance(part, InQuery | Exists)]
+    remembering = [one for one in block.aggregates if one.distinct or one.function in _REMEMBERING]
+    if len(block.sources) > 1:
+        why = "a join"
+    elif members:
+        why = "IN or EXISTS"
+    elif remembering:
+        why = "DISTINCT" if remembering[0].distinct else "a percentile"
+    elif block.group_by is not None:
+        why = ""  # one row a group is what is remembered
+    elif block.distinct:
+        why = "DISTINCT"
+    for source in block.sources:
+        yield from _source(source, why)
+    for query in members:
+        yield from _unbounded(query, "IN or EXISTS")
+    for part in parts:
+        if isinstance(part, ScalarQuery):
+            yield from _unbounded(part.query, "")
 
 
 def _source(source: Source, why: str) -> Iterator[tuple[str, str]]:
     if not isinstance(source.input, str):
         yield from _unbounded(source.input, why)
     if why and isinstance(source.window, Unbounded):
-        yield source.alias or str(source.input), why
+        yield source.alias or "the sub-query", why
