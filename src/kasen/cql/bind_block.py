@@ -113,9 +113,10 @@ class _Block:
 
     def _group_target(self, node: exp.Expr) -> exp.Expr:
         """GROUP BY 2 is the second column of the SELECT list."""
-        if not isinstance(node, exp.Literal) or node.is_string:
+        number = node.this if isinstance(node, exp.Neg) else node
+        if not isinstance(number, exp.Literal) or number.is_string:
             return node
-        position = str(node.this)
+        position = f"-{number.this}" if isinstance(node, exp.Neg) else str(number.this)
         if not position.isdigit() or not 1 <= int(position[:9]) <= len(self.projections):
             columns = len(self.projections)
             fault = f"GROUP BY {position[:20]}: the SELECT list has {columns} column{'s' * (columns > 1)}"

@@ -112,6 +112,8 @@ class _Part:
         if any(isinstance(part, WindowBound) for part in walk(value)):
             fault = f"the bounds of a window cannot be compared with {word}"
             raise error(fault, node, "select them in a sub-query in FROM first")
+        if column_type(query, 0).is_null and not value.type.is_null:
+            query = as_types(query, Schema((Field(query.schema[0].name, value.type),)))
         source = Source("_each", query, None, query.schema)
         inside = ExprBinder(Scope(self.scope.text, self.scope.time, [Item(source)], self.scope))
         row = Column(query.schema[0].type, 0, 0, query.schema[0].name)
