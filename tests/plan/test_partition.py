@@ -29,7 +29,6 @@ def test_an_aggregate_is_sharded_by_its_groups(query: str, expected: str) -> Non
     assert shards(query, WindowAggregate) == expected
 
 
-@pytest.mark.xfail(reason="sharding() looks at the groups of a WindowAggregate, not at its PARTITION BY")
 @pytest.mark.parametrize(
     ("query", "expected"),
     [
@@ -61,7 +60,6 @@ def test_a_join_over_partitions_keeps_each_partition_whole() -> None:
     assert shards(other, WindowJoin) == "one shard (PARTITION BY and the join have no key in common)"
 
 
-@pytest.mark.xfail(reason="sharding() looks at the first PARTITION BY of a join only")
 def test_a_join_over_partitions_on_both_sides_keeps_both_whole() -> None:
     query = (
         "SELECT s.c FROM s [PARTITION BY a ROWS 5], t [PARTITION BY b ROWS 5] WHERE s.a = t.a AND s.b = t.b"

@@ -69,6 +69,8 @@ def sharding(node: Node) -> Sharding:
         case WindowNode():
             # RANGE and SLIDE look at a tuple's own time; ROWS at its ordinal, which the epoch's clock gives.
             return ANY
+        case WindowAggregate(keys=keys, window=PartitionRows(keys=columns)):
+            return _within_partitions(node.child, keys, columns)
         case Aggregate(keys=keys) | WindowAggregate(keys=keys):
             return _by_keys(keys)
         case WindowCombine(keys=count):
@@ -90,6 +92,15 @@ def _one_group() -> Sharding:
     return Sharding(why="an aggregate without GROUP BY is one group")
 
 
+def _within_partitions(child: Node, keys: tuple[Expr, ...], columns: tuple[int, ...]) -> Sharding:
+    """The window needs whole partitions on its shard, the aggregate whole groups: split by what both know."""
+    partition = [_column(child, index) for index in columns]
+    common = tuple(key for key in keys if key in partition)
+    if not common:
+        return Sharding(why="PARTITION BY and GROUP BY have no column in common")
+    return Sharding((common,))
+
+
 def _by_columns(child: Node, columns: tuple[int, ...]) -> Sharding:
     return Sharding((tuple(_column(child, index) for index in columns),))
 
@@ -106,20 +117,12 @@ def _join(node: InnerJoin | WindowJoin) -> Sharding:
         return Sharding(why="no key is common to all inputs of the join")
     for position, window in enumerate(node.windows if isinstance(node, WindowJoin) else ()):
         if isinstance(window, PartitionRows):
-            return _partitioned_join(node, position, window, full)
+            # A PARTITION BY window inside the join must find whole partitions on its shard.
+            columns = [_column(node.inputs[position], index) for index in window.keys]
+            full = [each for each in full if each[position] in columns]
+            if not full:
+                return Sharding(why="PARTITION BY and the join have no key in common")
     return Sharding(tuple(tuple(each[at] for each in full) for at in range(len(node.inputs))))
-
-
-def _partitioned_join(
-    node: InnerJoin | WindowJoin, position: int, window: PartitionRows, full: list[dict[int, Expr]]
-) -> Sharding:
-    """A PARTITION BY window inside the join must find whole partitions on its shard."""
-    child = node.inputs[position]
-    keys = [_column(child, index) for index in window.keys]
-    fitting = [each for each in full if each[position] in keys]
-    if not fitting:
-        return Sharding(why="PARTITION BY and the join have no key in common")
-    return Sharding(tuple(tuple(each[at] for each in fitting) for at in range(len(node.inputs))))
 
 
 def _pairs(node: OuterJoin | SemiJoin, pairs: tuple[tuple[Expr, Expr], ...]) -> Sharding:
