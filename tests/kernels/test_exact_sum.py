@@ -49,11 +49,17 @@ class Sum:
             m, e = exact_sum.unpack(bits_of(value))
             exact_sum.add_square(self.words, 1 + self.width, self.low, m, e, weight)
 
+    def carry(self) -> None:
+        exact_sum.carry(self.words, 1, self.width)
+        exact_sum.carry(self.words, 1 + self.width, 2 * self.width)
+
     def mean(self, count: int = 1) -> float:
+        self.carry()
         assert self.words[0] == self.words[-1] == 77
         return double_of(exact_round.mean(self.words, 1, self.width, self.low, count, self.scratch))
 
     def variance(self, lost: int) -> float:
+        self.carry()
         exact_round.magnitude(self.words, 1, self.width, self.scratch, 0)
         exact_round.magnitude(self.words, 1 + self.width, 2 * self.width, self.scratch, self.width)
         assert self.words[0] == self.words[-1] == 77
@@ -171,6 +177,7 @@ def test_integer_sums_may_pass_the_range_on_their_way(seed: int) -> None:
         count += weight
     low, high = (int(word) for word in words)
     assert (high << 64) + (low % 2**64) == total, seed
+    exact_sum.carry(squares, 0, 8)
     for scale in (0, 2, 18):
         mean = exact_round.mean128(low, high, count, scale, scratch)
         assert double_of(mean) == rounded(Fraction(total, count * 10**scale)), (seed, scale)

@@ -12,8 +12,17 @@ import numpy as np
 
 from kasen.kernels import counted, ordered
 from kasen.kernels.compiled import M, V, compiled
-from kasen.kernels.exact_sum import INFINITY, SIGN_BIT, add_double, add_integer, add_square, unpack
-from kasen.kernels.groups import ROWS
+from kasen.kernels.exact_sum import (
+    INFINITY,
+    SIGN_BIT,
+    add_double,
+    add_integer,
+    add_square,
+    carry,
+    exponents,
+    span_of,
+    unpack,
+)
 
 #: A part: what it does, with which column, where its words begin in the record. GATE: the index of the
 #: DISTINCT part whose answer replaces the row's diff, or -1. LOW, WIDTH: the span of sums of doubles.
@@ -28,6 +37,27 @@ LEAST = 5  # 2 words: whether there is one, and the value; where nothing is ever
 GREATEST = 6  # the same
 TREE = 7  # 2 words: an ordered multiset
 DISTINCT = 8  # no words; lets a value pass when it appears (+1) and when it vanishes (-1)
+
+#: The parts that `settle` is for.
+SETTLED = (SUM_DOUBLE, SQUARE_INTEGER, SQUARE_DOUBLE)
+
+
+@compiled(f"Tuple((boolean, int64, int64))({M}, {M})")
+def needed_span(data: Any, parts: Any) -> Any:
+    """Whether all sums of doubles can take a batch's values, and the span (low, high) that these need."""
+    enough = True
+    low = 2**20
+    high = -(2**20)
+    for p in range(len(parts)):
+        if parts[p, OP] != SUM_DOUBLE:
+            continue
+        least, greatest = exponents(data[parts[p, COLUMN]], data[len(data) - 1], parts[p, COLUMN])
+        if greatest > 0:
+            first, last = span_of(least, greatest)
+            enough &= first >= parts[p, LOW] and last <= parts[p, LOW] + parts[p, WIDTH]
+            low = min(low, first)
+            high = max(high, last)
+    return enough, low, high
 
 
 @compiled(f"void({V}, int64, int64, int64, int64, {V})")
@@ -49,19 +79,17 @@ def accumulate(
     diff: Any,
     parts: Any,
     records: Any,
-    slot: Any,
-    width: Any,
+    base: Any,  # to which AT is added
+    slot: Any,  # the group, as owner of counted values
     pool: Any,  # of ordered multisets
     table: Any,  # of counted values
     labels: Any,
     passed: Any,  # scratch, [parts]: what DISTINCT parts let pass
 ) -> None:
-    """Adds a row of `data`, `diff` times, to a group's record.
+    """Adds a row of `data`, `diff` times, to a group's parts.
 
     Needs ordered.MOST_NEW spare nodes for each TREE, and room for a pair for each DISTINCT.
     """
-    base = slot * width
-    records[base + ROWS] += diff
     nulls = data[len(data) - 1, row]
     for p in range(len(parts)):
         column = parts[p, COLUMN]
@@ -98,3 +126,16 @@ def accumulate(
         elif op == SQUARE_DOUBLE and value & INFINITY != INFINITY:
             m, e = unpack(value)
             add_square(records, at, parts[p, LOW], m, e, weight)
+
+
+@compiled(f"void({M}, {V}, int64)")
+def settle(parts: Any, records: Any, base: Any) -> None:
+    """Carries a group's sums: needed before they are read, and before 2^28 rows have gone in."""
+    for p in range(len(parts)):
+        op = parts[p, OP]
+        if op == SUM_DOUBLE:
+            carry(records, base + parts[p, AT] + 3, parts[p, WIDTH])
+        elif op == SQUARE_DOUBLE:
+            carry(records, base + parts[p, AT], 2 * parts[p, WIDTH])
+        elif op == SQUARE_INTEGER:
+            carry(records, base + parts[p, AT], 8)

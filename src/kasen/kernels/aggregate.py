@@ -7,40 +7,22 @@ from typing import Any
 import numpy as np
 
 from kasen.kernels import counted, ordered
-from kasen.kernels.accumulate import COLUMN, LOW, OP, SUM_DOUBLE, WIDTH, accumulate
+from kasen.kernels.accumulate import accumulate, needed_span, settle
 from kasen.kernels.compiled import M, V, compiled
 from kasen.kernels.exact_round import SCRATCH
-from kasen.kernels.exact_sum import exponents, span_of
 from kasen.kernels.groups import ROWS, STAMP, find_or_claim, release
 from kasen.kernels.report import BESIDE, report
 
 #: Fields of `control`. What the operator fixes: how many columns are the key, how many words a record has,
-#: how many parts are TREE and DISTINCT. Where the pass goes on: the next row, how many groups its instant
-#: has touched, the rows put out, the instants so far. What it wants: the span of sums of doubles.
-KEYS, RECORD, TREES, DISTINCTS, NEXT, TOUCHED, PUT_OUT, CLOCK, NEED_LOW, NEED_HIGH, CONTROL = range(11)
+#: how many parts are TREE and DISTINCT, and how many must be settled. Where the pass goes on: the next row,
+#: how many groups its instant has touched, the rows put out, the instants so far. What it wants: the span
+#: of sums of doubles.
+KEYS, RECORD, TREES, DISTINCTS, SUMS, NEXT, TOUCHED, PUT_OUT, CLOCK, NEED_LOW, NEED_HIGH, CONTROL = range(12)
 
 #: Why a pass stops: all done, or the caller must make room and call again.
 DONE, WANTS_SPAN, WANTS_GROUPS, WANTS_NODES, WANTS_PAIRS, WANTS_BUFFER = range(6)
 
 S = "uint64[::1]"
-
-
-@compiled(f"boolean({M}, {M}, {V})")
-def spans_suffice(data: Any, parts: Any, control: Any) -> Any:
-    """Whether all sums of doubles can take the batch's values; if not, NEED_LOW and NEED_HIGH say why."""
-    enough = True
-    control[NEED_LOW] = 2**20
-    control[NEED_HIGH] = -(2**20)
-    for p in range(len(parts)):
-        if parts[p, OP] != SUM_DOUBLE:
-            continue
-        least, greatest = exponents(data[parts[p, COLUMN]], data[len(data) - 1], parts[p, COLUMN])
-        if greatest > 0:
-            low, high = span_of(least, greatest)
-            enough &= low >= parts[p, LOW] and high <= parts[p, LOW] + parts[p, WIDTH]
-            control[NEED_LOW] = min(low, control[NEED_LOW])
-            control[NEED_HIGH] = max(high, control[NEED_HIGH])
-    return enough
 
 
 @compiled(f"int64({V}, {V}, {V}, {M}, {M}, {M}, {V}, {V}, {M}, {M}, {V}, {V}, {V}, {V}, {S})")
@@ -75,8 +57,10 @@ def aggregate(
     rows = control[PUT_OUT]
     clock = control[CLOCK]
     why = DONE
-    if row == 0 and count == 0 and not spans_suffice(data, parts, control):
-        return WANTS_SPAN
+    if row == 0 and count == 0:
+        enough, control[NEED_LOW], control[NEED_HIGH] = needed_span(data, parts)
+        if not enough:
+            return WANTS_SPAN
     while row < n or count > 0:
         while row < n and (count == 0 or (ts[row] == ts[row - 1] and sub[row] == sub[row - 1])):
             slot = find_or_claim(data, row, keys, table, records, width) if keys else 1
@@ -89,11 +73,13 @@ def aggregate(
             if control[DISTINCTS] and not counted.has_room(pairs, control[DISTINCTS]):
                 why = WANTS_PAIRS
                 break
-            if records[slot * width + STAMP] != clock:
-                records[slot * width + STAMP] = clock
+            base = slot * width
+            if records[base + STAMP] != clock:
+                records[base + STAMP] = clock
                 touched[count] = slot
                 count += 1
-            accumulate(data, row, diff[row], parts, records, slot, width, pool, pairs, labels, passed)
+            records[base + ROWS] += diff[row]
+            accumulate(data, row, diff[row], parts, records, base, slot, pool, pairs, labels, passed)
             row += 1
         if why == DONE and (rows + 2 * count) * (keys + len(outs) + BESIDE) > len(buffer):
             why = WANTS_BUFFER
@@ -102,6 +88,8 @@ def aggregate(
         for i in range(count):
             slot = touched[i]
             base = slot * width
+            if control[SUMS]:
+                settle(parts, records, base)
             rows = report(buffer, rows, ts[row - 1], sub[row - 1], outs, records, base, keys, pool, scratch)
             if keys and records[base + ROWS] == 0:
                 release(slot, keys, table, records, width)

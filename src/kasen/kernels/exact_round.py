@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from kasen.kernels.compiled import compiled
-from kasen.kernels.exact_sum import HALF, INFINITY, MASK, ONE, SIGN_BIT, ZERO, carry
+from kasen.kernels.exact_sum import HALF, INFINITY, MASK, ONE, SIGN_BIT, ZERO
 
 #: Digits to append before dividing, so that three digits of the quotient are right: two for each divisor
 #: below 2^64, and two more below the first one.
@@ -26,8 +26,7 @@ SCRATCH = 512
 
 @compiled("int64(int64[::1], int64, int64, uint64[::1], int64)")
 def magnitude(words: Any, at: Any, width: Any, digits: Any, to: Any) -> Any:
-    """Writes |sum| to digits[to : to + width] and returns its sign. Carries in place."""
-    carry(words, at, width)
+    """Writes the magnitude of a carried sum to digits[to : to + width] and returns its sign."""
     sign = -1 if words[at + width - 1] < 0 else 1
     over = 0
     for i in range(width):
@@ -126,7 +125,7 @@ def round_digits(digits: Any, size: Any, low: Any, sticky: Any, sign: Any) -> An
 
 @compiled("int64(int64[::1], int64, int64, int64, int64, uint64[::1])")
 def mean(words: Any, at: Any, width: Any, low: Any, count: Any, scratch: Any) -> Any:
-    """The mean of `count` doubles whose sum is the run at `at`; with count 1, the sum."""
+    """The mean of `count` doubles whose carried sum is the run at `at`; with count 1, the sum."""
     if count == 1:
         sign = magnitude(words, at, width, scratch, 0)
         return round_digits(scratch, width, low, False, sign)

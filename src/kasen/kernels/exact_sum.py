@@ -133,7 +133,7 @@ def add_square(words: Any, at: Any, low: Any, m: Any, e: Any, weight: Any) -> No
 
 
 @compiled("void(int64[::1], int64, uint64, int64)")
-def _add128(words: Any, at: Any, low: Any, high: Any) -> None:
+def add128(words: Any, at: Any, low: Any, high: Any) -> None:
     total = np.uint64(words[at]) + low
     words[at] = np.int64(total)
     words[at + 1] += high + (1 if total < low else 0)
@@ -143,7 +143,7 @@ def _add128(words: Any, at: Any, low: Any, high: Any) -> None:
 def add_integer(words: Any, at: Any, value: Any, weight: Any) -> None:
     """Adds weight times value to the 128-bit number in words[at : at + 2]."""
     if weight == 1:
-        _add128(words, at, np.uint64(value), value >> 63)
+        add128(words, at, np.uint64(value), value >> 63)
         return
     if weight == -1:
         low = np.uint64(words[at])
@@ -158,7 +158,7 @@ def add_integer(words: Any, at: Any, value: Any, weight: Any) -> None:
     times = abs(weight)
     while times > 0:
         if times & 1:
-            _add128(words, at, low, high)
+            add128(words, at, low, high)
         high = (high << 1) | np.int64(low >> np.uint64(63))
         low <<= ONE
         times >>= 1

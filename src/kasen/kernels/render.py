@@ -90,7 +90,7 @@ def disc_rank(count: Any, share: Any) -> Any:
 
 @compiled(f"UniTuple(int64, 2)({M}, int64, {V}, int64, {M}, {S})")
 def render(outs: Any, call: Any, records: Any, base: Any, pool: Any, scratch: Any) -> Any:
-    """A call's value, and 1 if it is NULL. Sums of doubles are carried on the way."""
+    """A call's value, and 1 if it is NULL. The record's sums are settled."""
     how = outs[call, HOW]
     count = records[base + outs[call, OF_COUNT]]
     if how == READ_COUNT:

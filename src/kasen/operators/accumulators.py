@@ -20,8 +20,12 @@ _VARIANCES = {  # degrees of freedom lost, whether to take the root
     "stddev_samp": (1, 1),
     "stddev_pop": (0, 1),
 }
+_STEPS = {parts.SUM_DOUBLE: 1, parts.SQUARE_DOUBLE: 2}  # words that a step of the span takes
 _LEAST = ("min",)
 _GREATEST = ("max", "window_start", "window_end")
+
+#: Without an argument these are read from the first fixed words, two for each: whether it is known, and it.
+WINDOW_BOUNDS = ("window_start", "window_end")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,47 +60,46 @@ class Span:
 
 
 class Layout:
-    """A record: the group's fields and key, the values put out last, then the parts that calls share."""
+    """A record: the group's fields and key, the values put out last, then the parts that calls share.
+
+    The parts' words lie from `begin` to `width`. `fixed` words are left free in front of them.
+    """
 
     def __init__(
-        self, keys: int, calls: tuple[AggregateSpec, ...], insert_only: bool, span: Span, extra: int = 0
+        self, keys: int, calls: tuple[AggregateSpec, ...], insert_only: bool, span: Span, fixed: int = 0
     ) -> None:
         self.span = span
         self._insert_only = insert_only
         self._places: dict[tuple[int, int, int], int] = {}
         self._rows: list[list[int]] = []
-        self.begin = KEY + keys + len(calls)
-        self.width = self.begin
+        self.fixed = KEY + keys + len(calls)
+        self.begin = self.width = self.fixed + fixed
         outs = [self._out(call) for call in calls]
         self.parts: I64 = np.array(self._rows, np.int64).reshape(-1, parts.PART)
         self.outs: I64 = np.array(outs, np.int64).reshape(-1, render.OUT)
-        self.end = self.width
-        self.width += extra
 
-    def count(self, op: int) -> int:
-        return int(np.count_nonzero(self.parts[:, parts.OP] == op))
+    def count(self, *ops: int) -> int:
+        """How many parts are of these kinds."""
+        return int(np.isin(self.parts[:, parts.OP], ops).sum())
 
     def moved(self, records: I64, to: Layout) -> I64:
         """The records in the layout of the same calls over a wider span."""
         old = records.reshape(-1, self.width)
         new = np.zeros((len(old), to.width), np.int64)
         new[:, : self.begin] = old[:, : self.begin]
-        for one, other in zip(self.parts.tolist(), to.parts.tolist(), strict=True):
-            at, size, sums = self._run(one)
-            start, _, _ = to._run(other)
-            shift = sums * (self.span.low - to.span.low)
-            fixed = 3 if one[parts.OP] == parts.SUM_DOUBLE else 0
-            new[:, start : start + fixed] = old[:, at : at + fixed]
-            start += fixed + shift
-            new[:, start : start + size - fixed] = old[:, at + fixed : at + size]
-        new[:, to.end :] = old[:, self.end :]
+        self.move_parts(old[:, self.begin :], to, new[:, to.begin :])
         return new.reshape(-1)
 
-    def _run(self, part: list[int]) -> tuple[int, int, int]:
-        """Where a part's words begin, how many they are, and how many words a step of the span takes."""
-        op = part[parts.OP]
-        sums = {parts.SUM_DOUBLE: 1, parts.SQUARE_DOUBLE: 2}.get(op, 0)
-        return part[parts.AT], self._size(op), sums
+    def move_parts(self, old: I64, to: Layout, new: I64) -> None:
+        """Copies the parts' words, a row a group, to where the other layout has them."""
+        for one, other in zip(self.parts.tolist(), to.parts.tolist(), strict=True):
+            op = one[parts.OP]
+            at, start = one[parts.AT] - self.begin, other[parts.AT] - to.begin
+            size = self._size(op)
+            counts = 3 if op == parts.SUM_DOUBLE else 0
+            new[:, start : start + counts] = old[:, at : at + counts]
+            start += counts + _STEPS.get(op, 0) * (self.span.low - to.span.low)
+            new[:, start : start + size - counts] = old[:, at + counts : at + size]
 
     def _size(self, op: int) -> int:
         sizes = {
@@ -130,6 +133,10 @@ class Layout:
         out[render.OUT_LOW], out[render.OUT_WIDTH] = self.span.low, self.span.width
         out[render.SCALE] = call.scale
         out[render.DIGITS] = int(call.result == "decimal")
+        if call.arg < 0 and call.function in WINDOW_BOUNDS:
+            at = self.fixed + 2 * WINDOW_BOUNDS.index(call.function)
+            out[render.HOW], out[render.OF_COUNT], out[render.OF_VALUE] = render.READ_EXTREME, at, at
+            return out
         if call.arg < 0:
             assert call.function == "count", call
             out[render.HOW], out[render.OF_COUNT] = render.READ_COUNT, ROWS

@@ -9,17 +9,14 @@ import numpy as np
 from kasen.kernels import accumulate, counted, groups, ordered
 from kasen.kernels import aggregate as kernel
 from kasen.kernels.exact_round import SCRATCH
-from kasen.kernels.report import BESIDE, to_columns
 from kasen.operators.accumulators import FIRST_SPAN, AggregateSpec, Layout, Span
 from kasen.operators.base import State
 from kasen.operators.batch import BEGIN, I64, Batch, Bound, concat, empty
 from kasen.operators.dictionary import Dictionary
 from kasen.operators.record_table import RecordTable
+from kasen.operators.row_buffer import RowBuffer
 
 __all__ = ["Aggregate", "AggregateSpec"]
-
-_FIRST_ROWS = 64
-_MOST_ROWS = 1 << 18  # put out between two emptyings of the buffer
 
 
 class Aggregate:
@@ -47,7 +44,7 @@ class Aggregate:
         self._groups = RecordTable(keys, layout.width, lone=not keys)
         self._pool: I64 = np.zeros((1, ordered.NODE), np.int64)
         self._pairs: I64 = np.zeros((3, 3), np.int64)
-        self._buffer: I64 = np.zeros(_FIRST_ROWS * self._row_words, np.int64)
+        self._out = RowBuffer(keys + len(calls))
         self._scratch = np.zeros(SCRATCH + len(layout.parts) + 1, np.uint64)
         self._control: I64 = np.zeros(kernel.CONTROL, np.int64)
         self._control[kernel.CLOCK] = 1  # later than the stamp of a record never touched
@@ -68,14 +65,10 @@ class Aggregate:
         if len(batch) == 0:
             return empty(self._keys + len(self._calls))
         control = self._control
-        control[kernel.NEXT] = 0
-        filled: list[I64] = []
+        control[kernel.NEXT] = control[kernel.PUT_OUT] = 0
         while why := self._go_on(batch):
-            if why == kernel.WANTS_BUFFER:
-                self._empty_buffer(filled)
-            else:
-                self._grow(why)
-        return self._put_out(filled)
+            self._make_room(why)
+        return self._out.take(int(control[kernel.PUT_OUT]))
 
     def next_instant(self) -> Bound | None:
         return self._begins
@@ -109,15 +102,12 @@ class Aggregate:
 
     # ------------------------------------------------------------ running
 
-    @property
-    def _row_words(self) -> int:
-        return self._keys + len(self._calls) + BESIDE
-
     def _configure(self) -> None:
         self._control[kernel.KEYS] = self._keys
         self._control[kernel.RECORD] = self._layout.width
         self._control[kernel.TREES] = self._layout.count(accumulate.TREE)
         self._control[kernel.DISTINCTS] = self._layout.count(accumulate.DISTINCT)
+        self._control[kernel.SUMS] = self._layout.count(*accumulate.SETTLED)
 
     def _nothing(self, at: Bound, columns: int) -> Batch:
         """A change that changes nothing, so that the one group is looked at."""
@@ -140,42 +130,19 @@ class Aggregate:
                 self._pairs,
                 self._dictionary.labels if self._texts else self._no_labels,
                 self._groups.touched,
-                self._buffer,
+                self._out.buffer,
                 self._control,
                 self._scratch,
             )
         )
 
-    def _put_out(self, filled: list[I64]) -> Batch:
-        """The rows of the filled buffers and of the current one, as columns."""
-        words = self._row_words
-        rows = int(self._control[kernel.PUT_OUT])
-        self._control[kernel.PUT_OUT] = 0
-        size = rows + sum(len(each) // words for each in filled)
-        ts, sub, diff = np.empty(size, np.int64), np.empty(size, np.int64), np.empty(size, np.int64)
-        data = np.empty((words - 3, size), np.int64)
-        first = 0
-        for each in filled:
-            to_columns(each, len(each) // words, ts, sub, diff, data, first)
-            first += len(each) // words
-        to_columns(self._buffer, rows, ts, sub, diff, data, first)
-        return Batch(ts, sub, diff, data)
-
-    # ------------------------------------------------------------ making room
-
-    def _empty_buffer(self, filled: list[I64]) -> None:
-        words = self._row_words
-        rows = int(self._control[kernel.PUT_OUT])
-        if rows:
-            filled.append(self._buffer[: rows * words].copy())
-            self._control[kernel.PUT_OUT] = 0
-        wanted = max(min(4 * len(self._buffer) // words, _MOST_ROWS), 2 * int(self._control[kernel.TOUCHED]))
-        if wanted * words > len(self._buffer):
-            self._buffer = np.empty(wanted * words, np.int64)
-
-    def _grow(self, why: int) -> None:
-        if why == kernel.WANTS_SPAN:
-            need = Span(int(self._control[kernel.NEED_LOW]), int(self._control[kernel.NEED_HIGH]))
+    def _make_room(self, why: int) -> None:
+        control = self._control
+        if why == kernel.WANTS_BUFFER:
+            self._out.make_room(int(control[kernel.PUT_OUT]), 2 * int(control[kernel.TOUCHED]))
+            control[kernel.PUT_OUT] = 0
+        elif why == kernel.WANTS_SPAN:
+            need = Span(int(control[kernel.NEED_LOW]), int(control[kernel.NEED_HIGH]))
             wider = Layout(self._keys, self._calls, self._insert_only, self._layout.span | need)
             self._groups.replace(self._layout.moved(self._groups.records, wider), wider.width)
             self._layout = wider

@@ -42,7 +42,8 @@ class RecordTable:
         self.records = np.zeros(slots * self.width, np.int64)
         self.records[: len(records)] = records
         touched = np.zeros(slots, np.int64)
-        touched[: len(self.touched)] = self.touched[:slots]
+        kept = min(slots, len(self.touched))
+        touched[:kept] = self.touched[:kept]
         self.touched = touched
         self.table = np.zeros(1 << (2 * slots - 1).bit_length(), np.int64)
         if not self._lone:
