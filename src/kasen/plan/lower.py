@@ -121,9 +121,9 @@ def _inner(node: logical.InnerJoin) -> Node:
     key_places: list[dict[int, int]] = []
     for position, child in enumerate(node.inputs):
         wanted = {c: key for c, each in enumerate(node.classes) for at, key in each if at == position}
-        wide, places = _with_columns(child, list(wanted.values()))
+        wide, spots = _with_columns(child, list(wanted.values()))
         keyed.append(wide)
-        key_places.append(dict(zip(wanted, places, strict=True)))
+        key_places.append(dict(zip(wanted, spots, strict=True)))
     order = _join_order(len(node.inputs), [{at for at, _ in each} for each in node.classes])
     # places: where each original column is in the joined row so far; keys: where each class's key is.
     starts = _starts(node.inputs)
