@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 from numba import njit
 
+from kasen.kernels.stale import drop_stale
+
 Function = TypeVar("Function", bound=Callable[..., object])
+
+# Before the first kernel that calls another is looked up in the cache.
+drop_stale(Path(__file__).parent)
 
 # Arrays in signatures: a vector and a matrix of int64, C-contiguous.
 V, M = "int64[::1]", "int64[:, ::1]"

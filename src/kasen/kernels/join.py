@@ -36,7 +36,7 @@ START = -2
 
 BEGINNING = np.array([0, 0, START, 0], np.int64)
 # The shape of `ahead`: how far the kernel looks ahead, and what it keeps of each change.
-AHEAD = (5, 32)
+AHEAD = (5, 64)
 
 
 @compiled(f"int64({V})")

@@ -60,7 +60,7 @@ def find_key(slots: I64, heads: I64, keys: I64, data: I64, columns: I64, row: in
 def find_row(slots: I64, heads: I64, leader: int, data: I64, row: int) -> int:
     """The slot, in the leader's list, of the row that equals the given row of `data`, or NONE."""
     slot, link = leader, NEXT
-    if slots[leader, COUNT] > FEW:
+    if leader != NONE and slots[leader, COUNT] > FEW:
         slot, link = heads[BY_ROW, np.int64(hash_row(data, row)) & (heads.shape[1] - 1)], ROW_CHAIN
     while slot != NONE:
         word = 0
@@ -154,28 +154,19 @@ def _link(slots: I64, heads: I64, words: int, slot: int, leader: int, key_hash: 
         _chain_rows(slots, heads, words, leader)
 
 
-@compiled(f"int64({M}, {M}, {V}, {V}, {M}, int64, int64, int64, int64)")
-def add(
+@compiled(f"int64({M}, {M}, {V}, {M}, int64, int64, int64, int64, int64)")
+def _enter(
     slots: I64,
     heads: I64,
     counts: I64,
-    keys: I64,
     data: I64,
     row: int,
+    leader: int,
     key_hash: np.int64,
     diff: int,
     ts: int,
 ) -> int:
-    """Adds diff to the weight of the given row of `data`, and returns its slot, a new one if need be.
-
-    A slot whose weight becomes zero stays until the caller removes it.
-    """
-    leader = find_key(slots, heads, keys, data, keys, row, key_hash)
-    if leader != NONE:
-        slot = find_row(slots, heads, leader, data, row)
-        if slot != NONE:
-            slots[slot, WEIGHT] += diff
-            return slot
+    """Gives a row that is new to the bag a slot."""
     slot = _take_slot(slots, counts)
     words = data.shape[0]
     slots[slot, WEIGHT] = diff
@@ -188,11 +179,8 @@ def add(
     return slot
 
 
-@compiled(f"void({M}, {M}, {V}, {M}, int64, int64, int64)")
-def unlink(slots: I64, heads: I64, keys: I64, data: I64, row: int, key_hash: np.int64, slot: int) -> None:
-    """The row in the slot, equal to the given row of `data`, is no longer found; the slot stays taken."""
-    words = data.shape[0]
-    leader = find_key(slots, heads, keys, data, keys, row, key_hash)
+@compiled(f"void({M}, {M}, int64, int64, int64, int64)")
+def _unlink(slots: I64, heads: I64, words: int, leader: int, slot: int, key_hash: np.int64) -> None:
     count = slots[leader, COUNT]
     if count == FEW + 1:
         member = leader
@@ -201,9 +189,9 @@ def unlink(slots: I64, heads: I64, keys: I64, data: I64, row: int, key_hash: np.
             member = slots[member, NEXT]
     elif count > FEW:
         _unchain_row(slots, heads, words, slot)
-    slots[leader, COUNT] = count - 1
     following = slots[slot, NEXT]
     if slot != leader:
+        slots[leader, COUNT] = count - 1
         slots[slots[slot, PREV], NEXT] = following
         if following != NONE:
             slots[following, PREV] = slots[slot, PREV]
@@ -239,10 +227,43 @@ def change(
     ts: int,
 ) -> None:
     """The given row of `data` enters or leaves the bag, diff times."""
-    slot = add(slots, heads, counts, keys, data, row, key_hash, diff, ts)
-    if slots[slot, WEIGHT] == 0:
-        unlink(slots, heads, keys, data, row, key_hash, slot)
-        release(slots, counts, slot)
+    leader = find_key(slots, heads, keys, data, keys, row, key_hash)
+    slot = find_row(slots, heads, leader, data, row)
+    if slot != NONE:
+        slots[slot, WEIGHT] += diff
+        if slots[slot, WEIGHT] == 0:
+            _unlink(slots, heads, data.shape[0], leader, slot, key_hash)
+            release(slots, counts, slot)
+    elif diff != 0:
+        _enter(slots, heads, counts, data, row, leader, key_hash, diff, ts)
+
+
+@compiled(f"int64({M}, {M}, {V}, {V}, {M}, int64, int64, int64, int64)")
+def add(
+    slots: I64,
+    heads: I64,
+    counts: I64,
+    keys: I64,
+    data: I64,
+    row: int,
+    key_hash: np.int64,
+    diff: int,
+    ts: int,
+) -> int:
+    """As change, but a row whose weight becomes zero stays until it is unlinked. Returns the row's slot."""
+    leader = find_key(slots, heads, keys, data, keys, row, key_hash)
+    slot = find_row(slots, heads, leader, data, row)
+    if slot == NONE:
+        return _enter(slots, heads, counts, data, row, leader, key_hash, diff, ts)
+    slots[slot, WEIGHT] += diff
+    return slot
+
+
+@compiled(f"void({M}, {M}, {V}, {M}, int64, int64, int64)")
+def unlink(slots: I64, heads: I64, keys: I64, data: I64, row: int, key_hash: np.int64, slot: int) -> None:
+    """The row in the slot, equal to the given row of `data`, is no longer found; the slot stays taken."""
+    leader = find_key(slots, heads, keys, data, keys, row, key_hash)
+    _unlink(slots, heads, data.shape[0], leader, slot, key_hash)
 
 
 @compiled(f"void({M}, {M}, {V}, {V}, int64)")
