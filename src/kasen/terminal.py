@@ -81,12 +81,12 @@ class Screen:
         assert query is not None
         count = self._progress.results.get(name, 0)
         table = Table(title=f"{name}: {count:,} changes", title_justify="left", title_style="bold")
-        for column in ("ts", "seq", "tick", "diff"):
-            table.add_column(column, style="dim", no_wrap=True)
+        table.add_column("instant", style="dim", no_wrap=True)
+        table.add_column("", no_wrap=True)
         for field in query.schema:
             table.add_column(field.name, no_wrap=True)
         for row in self._latest[name]:
-            table.add_row(*row, style="red" if row[3] == "-1" else None)
+            table.add_row(*row, style="red" if row[1] == "-" else None)
         return table
 
     def _line(self) -> Text:
@@ -114,7 +114,18 @@ def show_time(ts: int, time_type: Type) -> str:
 
 
 def _cells(table: pa.Table) -> list[list[str]]:
-    columns = [
-        ["" if value is None else str(value) for value in column.to_pylist()] for column in table.columns
-    ]
-    return [list(row) for row in zip(*columns, strict=True)]
+    """The changes as people read them: the instant, + or -, and the row."""
+    columns = [column.to_pylist() for column in table.columns]
+    rows = []
+    for ts, seq, tick, diff, *values in zip(*columns, strict=True):
+        instant = f"{_short(ts)}{f' #{seq}' if seq else ''}{f' +{tick}ε' if tick else ''}"
+        rows.append([instant, "+" if diff > 0 else "-", *(_short(value) for value in values)])
+    return rows
+
+
+def _short(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, datetime) and value.microsecond:
+        return str(value).rstrip("0")
+    return str(value)
