@@ -673,5 +673,16 @@ def test_window_bounds_have_the_apps_kind_of_time() -> None:
     assert app.queries[0].schema.types == (BIGINT, BIGINT, BIGINT)
 
 
+def test_a_source_is_called_as_it_was_registered() -> None:
+    text = (
+        PRELUDE + "REGISTER QUERY Up AS ISTREAM(SELECT a FROM S); REGISTER QUERY q AS SELECT a FROM UP [NOW]"
+    )
+    up, q = (query.query for query in bind_text(text).queries)
+    assert isinstance(up, Streamify)
+    assert isinstance(up.query, Select)
+    assert isinstance(q, Select)
+    assert [up.query.sources[0].input, q.sources[0].input] == ["s", "Up"]
+
+
 def test_the_query_keeps_its_text() -> None:
     assert bind_text(registered("select  A\nfrom s -- hm")).queries[0].text == "SELECT A FROM s"

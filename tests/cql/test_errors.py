@@ -39,6 +39,19 @@ def test_the_file_is_named_if_there_is_one(tmp_path: Path) -> None:
     assert "  --> some.cql:1:1\n" in str(caught.value)
 
 
+def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "app.cql"
+    file.write_bytes("REGISTER QUERY é AS SELECT".encode("latin-1"))
+    with pytest.raises(QueryError, match="is not a text in UTF-8"):
+        bind_file(file)
+
+
+def test_a_byte_order_mark_is_no_fault(tmp_path: Path) -> None:
+    file = tmp_path / "app.cql"
+    file.write_bytes(b"\xef\xbb\xbf" + INPUT.encode())
+    assert len(bind_file(file).inputs) == 1
+
+
 def test_line_numbers_stand_in_a_gutter_as_wide_as_they_are() -> None:
     error = refused_text("\n" * 99 + "SELECT")
     assert str(error).split("\n")[1:5] == ["  --> line 100:1", "     |", " 100 | SELECT", "     | ^^^^^^"]

@@ -44,7 +44,11 @@ def bind_text(text: str, base: Path | None = None, file: str = "", sniff: Sniff 
 
 def bind_file(path: Path, sniff: Sniff | None = None) -> App:
     """Parse and bind an app file; its relative paths are relative to it."""
-    return bind_text(path.read_text(encoding="utf-8"), path.parent, str(path), sniff)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise QueryError(f"{path} is not a text in UTF-8", remedy="save it in that encoding") from None
+    return bind_text(text, path.parent, str(path), sniff)
 
 
 @dataclass(slots=True)
@@ -88,6 +92,9 @@ class AppBinder:
             return None
         assert self._schemas is not None
         return self._schemas.read(key)
+
+    def registered_name(self, name: str) -> str:
+        return str(self._nodes[name.lower()].this.name)
 
     def names(self) -> list[str]:
         return [one.name for one in self._inputs.values()] + [node.this.name for node in self._nodes.values()]

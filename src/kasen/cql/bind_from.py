@@ -107,15 +107,16 @@ class _Binder:
         if query is None:
             remedy = catalog.gone(self.name) or suggest(self.name, catalog.names(), "registered are")
             raise text.error(f"unknown stream or query {self.name!r}", self.node.this, remedy)
+        name = catalog.registered_name(self.name)
         if isinstance(query, Streamify):
-            window = self._window((self.name, self.alias), query.schema)
-            return Item(Source(self.alias, self.name, window, query.schema))
+            window = self._window((name, self.alias), query.schema)
+            return Item(Source(self.alias, name, window, query.schema))
         if self.window_node is None:
-            return Item(Source(self.alias, self.name, None, query.schema))
+            return Item(Source(self.alias, name, None, query.schema))
         self._require_monotone(query)
         # A window on a monotone select counts as one on its ISTREAM.
         columns = tuple(Column(f.type, 0, i, f.name) for i, f in enumerate(query.schema))
-        inner = Source(self.name, self.name, None, query.schema)
+        inner = Source(name, name, None, query.schema)
         block = Select(query.schema, inner, None, None, (), None, columns, False)
         return self._over_stream(Streamify(StreamKind.ISTREAM, block))
 

@@ -44,6 +44,10 @@ class Catalog(Protocol):
         """
         ...
 
+    def registered_name(self, name: str) -> str:
+        """A registered query's name as it was registered: names are compared without case."""
+        ...
+
     def names(self) -> list[str]: ...
 
     def gone(self, name: str) -> str:

@@ -78,7 +78,7 @@ def tokenize(source: Text) -> list[Token]:
     """The tokens of a text; QueryError where it has none."""
     text = source.text
     tokens: list[Token] = []
-    position = 0
+    position = 1 if text.startswith("\ufeff") else 0  # the mark that some editors put before a text
     while (match := _TOKEN.match(text, position)) is not None:
         kind = match.lastindex
         position = match.end()
