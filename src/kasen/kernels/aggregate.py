@@ -25,7 +25,7 @@ DONE, WANTS_SPAN, WANTS_GROUPS, WANTS_NODES, WANTS_PAIRS, WANTS_BUFFER = range(6
 S = "uint64[::1]"
 
 
-@compiled(f"int64({V}, {V}, {V}, {M}, {M}, {M}, {V}, {V}, {M}, {M}, {V}, {V}, {V}, {V}, {S})")
+@compiled(f"int64({V}, {V}, {V}, {M}, {M}, {M}, {V}, {V}, {M}, {M}, {V}, {V}, {V}, {V}, {S})", inline=False)
 def aggregate(
     ts: Any,
     sub: Any,

@@ -65,7 +65,9 @@ def _take_in(
     return row, count
 
 
-@compiled(f"int64({V}, {V}, {V}, {M}, {V}, {V}, {V}, {M}, {V}, {V}, {V}, {V}, {V}, {V}, {M}, {V})")
+@compiled(
+    f"int64({V}, {V}, {V}, {M}, {V}, {V}, {V}, {M}, {V}, {V}, {V}, {V}, {V}, {V}, {M}, {V})", inline=False
+)
 def combine(
     ts: Any,
     sub: Any,

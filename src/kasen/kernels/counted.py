@@ -27,7 +27,7 @@ def has_room(table: Any, pairs: Any) -> Any:
     return 2 * (table[places, 0] + pairs) <= places
 
 
-@compiled(f"int64({M}, int64, int64, int64)")
+@compiled(f"int64({M}, int64, int64, int64)", inline=False)
 def count(table: Any, owner: Any, value: Any, weight: Any) -> Any:
     """Adds `weight` (not 0) to a pair: 1 if it was not there, -1 if it is there no more, else 0."""
     places = len(table) - 1
@@ -59,7 +59,7 @@ def count(table: Any, owner: Any, value: Any, weight: Any) -> Any:
     return -1
 
 
-@compiled(f"void({M}, {M})")
+@compiled(f"void({M}, {M})", inline=False)
 def move_all(table: Any, to: Any) -> None:
     """Enters all pairs into a larger, empty table."""
     for at in range(len(table) - 1):

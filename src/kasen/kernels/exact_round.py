@@ -51,7 +51,7 @@ def magnitude128(low: Any, high: Any, digits: Any, to: Any) -> Any:
     return -1 if high < 0 else 1
 
 
-@compiled("boolean(uint64[::1], int64, int64)")
+@compiled("boolean(uint64[::1], int64, int64)", inline=False)
 def divide(digits: Any, size: Any, divisor: Any) -> Any:
     """Divides digits[:size] in place; whether there was a remainder."""
     by = np.uint64(divisor)
@@ -75,7 +75,7 @@ def divide(digits: Any, size: Any, divisor: Any) -> Any:
     return rest != ZERO
 
 
-@compiled("boolean(uint64[::1], int64, int64)")
+@compiled("boolean(uint64[::1], int64, int64)", inline=False)
 def divide_by_power_of_ten(digits: Any, size: Any, power: Any) -> Any:
     sticky = False
     while power > 0:
@@ -85,7 +85,7 @@ def divide_by_power_of_ten(digits: Any, size: Any, power: Any) -> Any:
     return sticky
 
 
-@compiled("int64(uint64[::1], int64, int64, boolean, int64)")
+@compiled("int64(uint64[::1], int64, int64, boolean, int64)", inline=False)
 def round_digits(digits: Any, size: Any, low: Any, sticky: Any, sign: Any) -> Any:
     """The double nearest to sign * digits[:size]; `sticky`: the true magnitude is a little greater."""
     lead = size - 1
@@ -123,7 +123,7 @@ def round_digits(digits: Any, size: Any, low: Any, sticky: Any, sign: Any) -> An
     return bits if sign > 0 or bits == 0 else bits | SIGN_BIT
 
 
-@compiled("int64(int64[::1], int64, int64, int64, int64, uint64[::1])")
+@compiled("int64(int64[::1], int64, int64, int64, int64, uint64[::1])", inline=False)
 def mean(words: Any, at: Any, width: Any, low: Any, count: Any, scratch: Any) -> Any:
     """The mean of `count` doubles whose carried sum is the run at `at`; with count 1, the sum."""
     if count == 1:
@@ -136,7 +136,7 @@ def mean(words: Any, at: Any, width: Any, low: Any, count: Any, scratch: Any) ->
     return round_digits(scratch, size, low - MEAN_EXTRA, sticky, sign)
 
 
-@compiled("int64(int64, int64, int64, int64, uint64[::1])")
+@compiled("int64(int64, int64, int64, int64, uint64[::1])", inline=False)
 def mean128(low: Any, high: Any, count: Any, scale: Any, scratch: Any) -> Any:
     """The mean of `count` integers whose sum is (low, high), in units of 10^-scale."""
     if high == low >> 63 and -(2**53) <= low <= 2**53 and scale <= 15 and count <= 2**53 // 10**scale:
@@ -151,7 +151,7 @@ def mean128(low: Any, high: Any, count: Any, scale: Any, scratch: Any) -> Any:
     return round_digits(scratch, size, -MEAN_EXTRA, sticky, sign)
 
 
-@compiled("int64(uint64[::1], int64, int64, int64, int64, int64)")
+@compiled("int64(uint64[::1], int64, int64, int64, int64, int64)", inline=False)
 def variance(scratch: Any, width: Any, low: Any, count: Any, lost: Any, scale: Any) -> Any:
     """(S2 - S1^2 / n) / (n - lost), in units of 10^-scale, with n = count > lost.
 

@@ -112,7 +112,7 @@ def _add_product(words: Any, at: Any, shift: Any, product: Any, sign: Any) -> No
     _add_digit(words, at + 1, shift, product >> HALF, sign)
 
 
-@compiled("void(int64[::1], int64, int64, uint64, int64, int64)")
+@compiled("void(int64[::1], int64, int64, uint64, int64, int64)", inline=False)
 def add_square(words: Any, at: Any, low: Any, m: Any, e: Any, weight: Any) -> None:
     """Adds weight times (m * 2^e)^2 to the run at `at`, which begins at 2 * low."""
     word, a, b, c = split(m, e, low)

@@ -72,7 +72,7 @@ def find_or_claim(data: Any, row: Any, keys: Any, table: Any, records: Any, widt
     return slot
 
 
-@compiled("void(int64, int64, int64[::1], int64[::1], int64)")
+@compiled("void(int64, int64, int64[::1], int64[::1], int64)", inline=False)
 def release(slot: Any, keys: Any, table: Any, records: Any, width: Any) -> None:
     """Takes a group out of the table and frees its slot."""
     mask = len(table) - 1
@@ -94,7 +94,7 @@ def release(slot: Any, keys: Any, table: Any, records: Any, width: Any) -> None:
     records[LIVE] -= 1
 
 
-@compiled("void(int64, int64[::1], int64[::1], int64)")
+@compiled("void(int64, int64[::1], int64[::1], int64)", inline=False)
 def enter_all(keys: Any, table: Any, records: Any, width: Any) -> None:
     """Enters all groups into an empty table. Free slots are told by their KEY_NULLS of -1."""
     mask = len(table) - 1

@@ -119,7 +119,7 @@ def _fit(pool: Any, one: Any, other: Any) -> Any:
     return pool[one, USED] + pool[other, USED] <= FAN * 3 // 4
 
 
-@compiled(f"void({M}, {V}, int64, int64, int64, int64, int64)")
+@compiled(f"void({M}, {V}, int64, int64, int64, int64, int64)", inline=False)
 def _insert(pool: Any, words: Any, at: Any, node: Any, index: Any, key: Any, weight: Any) -> None:
     """Puts a value into a leaf, splitting full nodes up the path."""
     child = 0
@@ -156,7 +156,7 @@ def _insert(pool: Any, words: Any, at: Any, node: Any, index: Any, key: Any, wei
     _put(pool, node, index, key, weight, child)
 
 
-@compiled(f"void({M}, {V}, int64, int64)")
+@compiled(f"void({M}, {V}, int64, int64)", inline=False)
 def _shrink(pool: Any, words: Any, at: Any, node: Any) -> None:
     """After an entry was dropped from a leaf: frees empty nodes up the path, and merges low ones."""
     for level in range(1, words[at + 1] + 1):
@@ -194,7 +194,7 @@ def _shrink(pool: Any, words: Any, at: Any, node: Any) -> None:
         words[at + 1] = 0
 
 
-@compiled(f"int64({M}, {V}, int64, int64, int64, int64, {V})")
+@compiled(f"int64({M}, {V}, int64, int64, int64, int64, {V})", inline=False)
 def add(pool: Any, words: Any, at: Any, value: Any, weight: Any, order: Any, labels: Any) -> Any:
     """Adds `weight` (not 0) of a value to the tree in words[at : at + 2].
 
@@ -246,7 +246,7 @@ def greatest(pool: Any, words: Any, at: Any) -> Any:
     return pool[node, KEYS + pool[node, USED] - 1]
 
 
-@compiled(f"int64({M}, {V}, int64, int64)")
+@compiled(f"int64({M}, {V}, int64, int64)", inline=False)
 def kth(pool: Any, words: Any, at: Any, k: Any) -> Any:
     """The value at position k, from 0, among all values each as often as it is there; all weights > 0."""
     node = words[at]

@@ -164,7 +164,7 @@ def _leave_lists(shape: Any, parts: Any, records: Any, base: Any, ring: Any, ent
         _show_extreme(records, base + parts[p, AT], head, ring, PARTS + parts[p, AT] - shape[FIRST])
 
 
-@compiled(f"void({V}, {M}, {V}, int64, int64, {M}, int64, {V})")
+@compiled(f"void({V}, {M}, {V}, int64, int64, {M}, int64, {V})", inline=False)
 def push(
     shape: Any, parts: Any, records: Any, slot: Any, end: Any, ring: Any, entry: Any, labels: Any
 ) -> None:
@@ -184,7 +184,7 @@ def push(
     _enter_lists(shape, parts, records, base, ring, entry, labels)
 
 
-@compiled(f"int64({V}, {M}, {V}, {M}, int64)")
+@compiled(f"int64({V}, {M}, {V}, {M}, int64)", inline=False)
 def leave(shape: Any, parts: Any, records: Any, ring: Any, entry: Any) -> Any:
     """Takes the oldest entry out of its group's window; the group's slot."""
     row = entry & (len(ring) - 1)

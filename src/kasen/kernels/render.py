@@ -61,7 +61,7 @@ def _special(records: Any, at: Any) -> Any:
     return 0
 
 
-@compiled(f"int64({M}, {V}, int64, int64, float64, {S})")
+@compiled(f"int64({M}, {V}, int64, int64, float64, {S})", inline=False)
 def _percentile_cont(pool: Any, records: Any, tree: Any, count: Any, share: Any, scratch: Any) -> Any:
     """low + (high - low) * fraction at rank share * (count - 1)."""
     rank = share * (count - 1)
@@ -77,7 +77,7 @@ def _percentile_cont(pool: Any, records: Any, tree: Any, count: Any, share: Any,
     return _bits(low + (high - low) * (rank - below), scratch)
 
 
-@compiled("int64(int64, float64)")
+@compiled("int64(int64, float64)", inline=False)
 def disc_rank(count: Any, share: Any) -> Any:
     """The least k with (k + 1) / count >= share; share * count is only near it."""
     k = min(max(np.int64(math.ceil(share * count)) - 1, 0), count - 1)

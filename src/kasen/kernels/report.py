@@ -86,7 +86,7 @@ def report(
     return rows
 
 
-@compiled(f"void({V}, int64, {V}, {V}, {V}, {M}, int64)")
+@compiled(f"void({V}, int64, {V}, {V}, {V}, {M}, int64)", inline=False)
 def to_columns(buffer: Any, rows: Any, ts: Any, sub: Any, diff: Any, data: Any, first: Any) -> None:
     """Writes the buffer's rows as columns, from position `first` on."""
     words = len(data)

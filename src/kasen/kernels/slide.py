@@ -60,7 +60,7 @@ def _mark(control: Any, shape: Any, records: Any, dirty: Any, slot: Any, boundar
     control[DIRTY_AT] = boundary
 
 
-@compiled(f"boolean({V}, {V}, {M}, {V}, {M}, {V}, {V}, {V})")
+@compiled(f"boolean({V}, {V}, {M}, {V}, {M}, {V}, {V}, {V})", inline=False)
 def _close_pane(
     control: Any, shape: Any, parts: Any, records: Any, ring: Any, opened: Any, dirty: Any, labels: Any
 ) -> Any:
@@ -78,7 +78,7 @@ def _close_pane(
     return True
 
 
-@compiled(f"boolean({V}, {V}, {M}, {M}, {V}, {V}, {M}, {V}, {M}, {V}, {S}, int64)")
+@compiled(f"boolean({V}, {V}, {M}, {M}, {V}, {V}, {M}, {V}, {M}, {V}, {S}, int64)", inline=False)
 def _report(
     control: Any,
     shape: Any,
@@ -130,7 +130,7 @@ def _report(
     return True
 
 
-@compiled(f"int64({V}, {V}, {M}, {M}, {V}, {V}, {M}, {V}, {V}, {M}, {V}, {V}, {S}, int64)")
+@compiled(f"int64({V}, {V}, {M}, {M}, {V}, {V}, {M}, {V}, {V}, {M}, {V}, {V}, {S}, int64)", inline=False)
 def _advance(
     control: Any,
     shape: Any,
@@ -161,7 +161,9 @@ def _advance(
             return WANTS_BUFFER
 
 
-@compiled(f"int64({V}, {V}, {M}, {M}, {M}, {V}, {V}, {M}, {V}, {V}, {M}, {V}, {V}, {V}, {V}, {S})")
+@compiled(
+    f"int64({V}, {V}, {M}, {M}, {M}, {V}, {V}, {M}, {V}, {V}, {M}, {V}, {V}, {V}, {V}, {S})", inline=False
+)
 def slide(
     ts: Any,
     diff: Any,
