@@ -100,13 +100,24 @@ class SlidingAggregate:
             boundary = min(boundary, int(panes.ceiling(int(self._control[kernel.OPEN_END]), slide)))
         return None if boundary >= panes.NEVER else Bound(boundary)
 
+    def last_instant(self) -> Bound | None:
+        """When the newest tuple held leaves."""
+        control = self._control
+        if control[kernel.OLDEST] == control[kernel.NEWEST] and not control[kernel.OPEN]:
+            return None
+        slide = int(control[kernel.SLIDE])
+        left = int(control[kernel.LAST]) + int(control[kernel.LENGTH])
+        return Bound((left // slide + 1) * slide)
+
     def needs_input_since(self) -> Bound | None:
-        """The beginning of the oldest pane."""
+        """The beginning of the oldest pane that a report to come depends on."""
         oldest, newest = self._control[kernel.OLDEST], self._control[kernel.NEWEST]
         if oldest < newest:
             end = self._ring[oldest & (len(self._ring) - 1), panes.END]
         elif self._control[kernel.OPEN]:
             end = self._control[kernel.OPEN_END]
+        elif self._control[kernel.REPORT_AT] < panes.NEVER:
+            return Bound(int(self._control[kernel.LAST]))  # held back, but its window reports
         else:
             return None
         control = self._control
