@@ -19,8 +19,12 @@ from kasen.errors import DataError
 from kasen.plan.physical import Input
 from kasen.types import Kind, Type
 
-#: Columns beside an input's own: the row's file, block and place in it, +1 or -1, and the text of a bad row.
-FILE, BLOCK, PLACE, DIFF, BAD = "_file", "_block", "_place", "_diff", "_bad"
+#: Columns beside an input's own: the row's file, block and place, +1 or -1, why it is bad, and its text.
+FILE, BLOCK, PLACE, DIFF, BAD, RAW = "_file", "_block", "_place", "_diff", "_bad", "_raw"
+
+# No cell holds this, so only a field that is not there is NULL, and "" is the empty string.
+_NULL = "\u0001"
+_CORRUPT = "_corrupt"
 
 _SPARK: dict[Kind, T.DataType] = {
     Kind.BOOLEAN: T.BooleanType(),
@@ -62,25 +66,37 @@ def _load(
 def _csv(spark: SparkSession, one: Input, path: Path, files: int | None) -> DataFrame:
     first = need_files(path, "csv", one.name)[0]
     header, _, _ = read_header(first, one.name)
-    schema = T.StructType([T.StructField(name, T.StringType()) for name in header])
-    frame = _load(spark, one, path, schema, files, header="true", enforceSchema="false", mode="PERMISSIVE")
+    schema = T.StructType([T.StructField(name, T.StringType()) for name in (*header, _CORRUPT)])
+    frame = _load(
+        spark,
+        one,
+        path,
+        schema,
+        files,
+        header="true",
+        escape='"',
+        nullValue=_NULL,
+        columnNameOfCorruptRecord=_CORRUPT,
+    )
     text = {name.strip().lower(): F.col(f"`{name}`") for name in header}
     missing = [field.name for field in one.schema if field.name.lower() not in text]
     if missing:
         there = ", ".join(header)
         raise DataError(f"{one.name}: {first} has no column {missing[0]!r}; its columns are: {there}")
     cells = [_cast(text[field.name.lower()], field.type).alias(field.name) for field in one.schema]
-    bad = F.lit(False)
-    for field, cell in zip(one.schema, cells, strict=True):
-        bad = bad | (text[field.name.lower()].isNotNull() & cell.isNull())
+    reason = F.when(F.col(_CORRUPT).isNotNull(), "bad row: not as many fields as columns")
     if one.timestamp is not None:
-        bad = bad | cells[one.timestamp].isNull()
-    raw = F.concat_ws(",", *[F.coalesce(F.col(f"`{name}`"), F.lit("")) for name in header])
+        reason = reason.when(cells[one.timestamp].isNull(), "bad timestamp: missing or not a time")
+    for field, cell in zip(one.schema, cells, strict=True):
+        is_bad = text[field.name.lower()].isNotNull() & cell.isNull()
+        reason = reason.when(is_bad, f"bad value: column {field.name} does not hold a {field.type}")
+    row = F.concat_ws(",", *[F.coalesce(F.col(f"`{name}`"), F.lit("")) for name in header])
     diff = text.get(one.connector.option("diff", "diff").lower()) if one.is_relation else None
     return frame.select(
         *cells,
         (_cast_integer(diff) if diff is not None else F.lit(1)).cast("bigint").alias(DIFF),
-        F.when(bad, raw).alias(BAD),
+        reason.alias(BAD),
+        F.coalesce(F.col(_CORRUPT), row).alias(RAW),
         *_place(),
     )
 
@@ -113,11 +129,12 @@ def _typed(spark: SparkSession, one: Input, path: Path, files: int | None) -> Da
     frame = _load(spark, one, path, T.StructType(fields), files)
     count = F.coalesce(F.col(diff), F.lit(1)) if one.is_relation and one.timestamp is not None else F.lit(1)
     time = F.col(one.schema[one.timestamp].name) if one.timestamp is not None else None
-    bad = F.when(time.isNull(), F.to_json(F.struct("*"))) if time is not None else F.lit(None)
+    reason = F.lit(None) if time is None else F.when(time.isNull(), "bad timestamp: missing or not a time")
     return frame.select(
         *[F.col(field.name) for field in one.schema],
         count.cast("bigint").alias(DIFF),
-        bad.cast("string").alias(BAD),
+        reason.cast("string").alias(BAD),
+        F.to_json(F.struct(*[F.col(field.name) for field in one.schema])).alias(RAW),
         *_place(),
     )
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -29,7 +28,7 @@ from kasen.runtime.feed import Rows
 from kasen.runtime.outputs import OnAnswer, OnProgress, Outputs, Progress
 from kasen.runtime.pipeline import Pipeline
 from kasen.spark import frames
-from kasen.spark.frames import BAD, BLOCK, DIFF, FILE, PLACE
+from kasen.spark.frames import BAD, BLOCK, DIFF, FILE, PLACE, RAW
 from kasen.spark.session import session
 
 
@@ -109,14 +108,21 @@ class SparkRun:
                 if self._stopping and query.isActive:
                     query.stop()
         except Exception as error:
+            if self._stopping:
+                return
             if self._error is not None:
                 raise self._error from None
             raise InternalError(f"Spark's streaming query failed: {error}") from error
 
     def _epoch(self, batch: DataFrame, epoch: int) -> None:
-        """One micro-batch. A repeated one has been answered already; a stop skips those not begun."""
-        if epoch <= self._last_epoch or self._stopping:
+        """One micro-batch. A repeated one has been answered already.
+
+        A stop must not let a micro-batch pass as done, or its rows would be lost: it is refused.
+        """
+        if epoch <= self._last_epoch:
             return
+        if self._stopping:
+            raise InternalError("stopped between epochs")
         try:
             table = frames.numbered(batch).toArrow()
             for one, chunk, rows in self._chunks(table):
@@ -173,8 +179,9 @@ class SparkRun:
         good = table.filter(is_good)
         layout = Layout(one.name, one.schema, one.timestamp)
         chunk = chunk_of(layout, good.select(list(one.schema.names)))
-        chunk.lines = lines.filter(is_good).to_numpy()
-        chunk.diff = good.column(DIFF).to_numpy()
+        # Copies: Arrow's memory must not be written to, and kernels ask for arrays that may be.
+        chunk.lines = lines.filter(is_good).to_numpy().copy()
+        chunk.diff = good.column(DIFF).to_numpy().copy()
         chunk.dead += self._dead(one, table.filter(is_bad), lines.filter(is_bad))
         data = encode(chunk, self.pipeline.dictionary)
         ts = data[one.timestamp].copy() if one.timestamp is not None else data[-1] * 0
@@ -182,13 +189,10 @@ class SparkRun:
         self._counts[one.name] = first + len(chunk)
         return chunk, Rows(ts, chunk.diff, data, np.arange(first, first + len(chunk)))
 
-    def _dead(self, one: Input, bad: pa.Table, lines: Any) -> list[DeadLetter]:
-        letters = []
-        for line, row in zip(lines.to_pylist(), bad.to_pylist(), strict=True):
-            timed = one.timestamp is not None and row[one.schema[one.timestamp].name] is None
-            reason = "bad timestamp: not a time" if timed else "bad value: a cell does not fit its column"
-            letters.append(DeadLetter(one.name, line, reason, row[BAD]))
-        return letters
+    def _dead(self, one: Input, bad: pa.Table, lines: pa.ChunkedArray) -> list[DeadLetter]:
+        columns = (lines, bad.column(BAD), bad.column(RAW))
+        found = zip(*(column.to_pylist() for column in columns), strict=True)
+        return [DeadLetter(one.name, line, reason, raw) for line, reason, raw in found]
 
 
 def _offset(rows: Rows) -> int:
