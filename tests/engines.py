@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kasen.connect.decode import decode
 from kasen.cql.bound import App
@@ -12,6 +13,9 @@ from kasen.runtime.local import LocalRun, Options
 from kasen.runtime.pipeline import Answer
 from kasen.types import Kind, Schema, Type
 from tests.oracle import DeadLetter, OutputRow, Result, run_app
+
+if TYPE_CHECKING:
+    from kasen.spark.pipeline import SparkRun
 
 Engine = Callable[[App, Path], Result]
 
@@ -37,7 +41,7 @@ def local(batch: int, *, restart: bool = False) -> Engine:
 class Collected:
     """Gathers a run's answers as the oracle's rows."""
 
-    run: LocalRun
+    run: LocalRun | SparkRun
 
     def __init__(self, plan: Plan) -> None:
         self._app = plan.app
