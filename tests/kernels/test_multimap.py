@@ -9,6 +9,7 @@ import pytest
 
 from kasen.kernels import multimap
 from kasen.kernels.hashing import hash_columns
+from kasen.kernels.multimap import FEW
 from kasen.operators.batch import I64
 from kasen.operators.row_store import RowStore
 
@@ -19,7 +20,7 @@ def key_hashes(store: RowStore, data: I64) -> I64:
 
 def rows_of(store: RowStore, data: I64, row: int) -> Counter[tuple[int, ...]]:
     """What the bag holds under the key of the given row."""
-    key_hash = key_hashes(store, data[:, row : row + 1].copy())[0]
+    key_hash = key_hashes(store, data)[row]
     slot = multimap.find_key(store.slots, store.heads, store.keys, data, store.keys, row, key_hash)
     found: Counter[tuple[int, ...]] = Counter()
     while slot != multimap.NONE:
@@ -30,37 +31,39 @@ def rows_of(store: RowStore, data: I64, row: int) -> Counter[tuple[int, ...]]:
     return found
 
 
-@pytest.mark.parametrize("keys", [(), (0,), (0, 1)], ids=str)
-def test_rows_are_found_by_key_while_others_come_and_go(keys: tuple[int, ...]) -> None:
-    """Lists grow and shrink across the length from which their rows are also chained by hash."""
+@pytest.mark.parametrize(("keys", "different"), [((), 1), ((0,), 3), ((0, 1), 6)], ids=str)
+@pytest.mark.parametrize("most", [2, FEW + 3, 100])
+def test_rows_are_found_by_key_while_others_come_and_go(
+    keys: tuple[int, ...], different: int, most: int
+) -> None:
+    """Also where lists keep crossing the length from which their rows are chained by hash too."""
     for seed in range(2):
         random = np.random.default_rng(seed)
-        n = 2000
-        data = np.vstack([random.integers(0, 3, n), random.integers(0, 2, n), random.integers(0, 150, n)])
         store = RowStore(3, keys)
-        hashes = key_hashes(store, data)
         model: Counter[tuple[int, ...]] = Counter()
-        for row in range(n):
-            words = tuple(data[:, row].tolist())
-            wave = 0.75 if row // 250 % 2 == 0 else 0.25
-            diff = 1 if random.random() < wave else -1
+        for step in range(1000):
+            words = tuple(random.integers(0, (3, 2, 3 * most)).tolist())
+            diff = 1 if random.random() < 0.95 else -1
+            if model and random.random() * most * different < len(model):
+                words = list(model)[int(random.integers(len(model)))]
+                diff = -model[words]
             if multimap.is_full(store.slots, store.counts):
                 store.grow()
-            multimap.change(
-                store.slots, store.heads, store.counts, store.keys, data, row, hashes[row], diff, row
-            )
+            data = np.array([words], np.int64).T.copy()
+            key_hash = key_hashes(store, data)[0]
+            multimap.change(store.slots, store.heads, store.counts, store.keys, data, 0, key_hash, diff, step)
             model[words] += diff
             if not model[words]:
                 del model[words]
-            if row % 7 == 0:
-                same_key = {r: w for r, w in model.items() if all(r[k] == words[k] for k in keys)}
-                assert rows_of(store, data, row) == same_key, f"{seed=} {row=}"
+            same_key = {row: n for row, n in model.items() if all(row[k] == words[k] for k in keys)}
+            assert rows_of(store, data, 0) == same_key, f"{seed=} {step=}"
         assert store.counts[multimap.LIVE] == len(model)
-        state = store.snapshot("bag")
         again = RowStore(3, keys)
-        again.restore(state, "bag")
-        assert rows_of(again, data, 0) == rows_of(store, data, 0)
+        again.restore(store.snapshot("bag"), "bag")
         assert again.since() == store.since()
+        for words in model:
+            data = np.array([words], np.int64).T.copy()
+            assert rows_of(again, data, 0) == rows_of(store, data, 0)
 
 
 def test_slots_are_used_again() -> None:

@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from kasen.operators import out_buffer
 from kasen.operators.batch import END, Batch, empty
 from kasen.operators.join import HashJoin
+from kasen.operators.out_buffer import ROOM
 from tests.operators.bags import (
     Bag,
     Row,
@@ -96,7 +96,7 @@ def test_an_answer_larger_than_the_buffers_is_whole(conditional: bool) -> None:
     left = to_batch([((i, 0), 1, (1, i)) for i in range(n)], 2)
     right = to_batch([((0, 0), 1, (1, i)) for i in range(n)], 2)
     answer = HashJoin(2, 2, (0,), (0,), less if conditional else None).process([left, right], END)
-    assert n * n > 2 * out_buffer._FIRST_ROOM
+    assert n * n > 2 * ROOM
     assert len(answer) == (n * (n - 1) // 2 if conditional else n * n)
     assert len(np.unique(answer.data[1] * n + answer.data[3])) == len(answer)
     assert (answer.ts == answer.data[1]).all()

@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from kasen.operators import out_buffer
 from kasen.operators.batch import END, Batch, empty
 from kasen.operators.join import HashJoin
+from kasen.operators.out_buffer import ROOM
 from kasen.operators.pad import Pad
 from kasen.operators.semi_join import SemiJoin
 from tests.operators.bags import (
@@ -91,7 +91,7 @@ def test_a_match_replaced_within_an_instant_changes_nothing(conditional: bool) -
 
 @pytest.mark.parametrize("conditional", [False, True])
 def test_answers_and_pairs_larger_than_the_buffers_are_whole(conditional: bool) -> None:
-    n = 3 * out_buffer._FIRST_ROOM
+    n = 3 * ROOM
     left = to_batch([((0, 0), 1, (1, i)) for i in range(n)], 2)
     right = to_batch([((t, 0), 1 if t % 2 else -1, (1, n)) for t in range(1, 5)], 2)
     answer = SemiJoin(2, 2, (0,), (0,), less if conditional else None, anti=True).process([left, right], END)

@@ -63,11 +63,11 @@ class HashJoin:
                 parts.append(satisfying(self._out.look(int(cursor[kernel.WRITTEN])), self._residual))
                 cursor[kernel.WRITTEN] = 0
             elif status == kernel.OUTPUT_FULL:
-                self._out.grow()
+                self._out.next_chunk()
+                cursor[kernel.WRITTEN] = 0
         if self._residual is not None:
             return concat(parts, self._columns)
-        written = int(cursor[kernel.WRITTEN])
-        return self._out.take(written) if written else self._nothing
+        return self._out.take(int(cursor[kernel.WRITTEN]))
 
     def next_instant(self) -> Bound | None:
         return None

@@ -6,46 +6,51 @@ import numpy as np
 
 from kasen.operators.batch import I64, Batch
 
-# Not powers of two, so that equal places of different columns do not fall into the same cache set.
-_FIRST_ROOM = 16_000
-_KEPT_ROOM = 1_024_000
+# Rows of a chunk. Not a power of two, so that equal places of different columns do not fall into the same
+# cache set.
+ROOM = 16_000
+# A rare large answer's memory is given back, except for this many chunks.
+_KEPT = 64
+
+Chunk = tuple[I64, I64, I64, I64]
 
 
 class OutBuffer:
-    """Growable arrays like a batch's, used again for every batch."""
+    """Chunks of arrays like a batch's, used again for every batch."""
 
-    __slots__ = ("arrays", "room", "width")
+    __slots__ = ("_chunks", "_full", "_width", "arrays")
 
     def __init__(self, columns: int) -> None:
-        self.width = columns + 1
-        self._make(_FIRST_ROOM)
+        self._width = columns + 1
+        self._chunks = [self._chunk()]
+        self._full = 0
+        #: ts, sub, diff and data of the chunk to write, as kernels take them.
+        self.arrays = self._chunks[0]
 
-    def _make(self, room: int) -> None:
-        self.room = room
-        #: ts, sub, diff and data, as kernels take them.
-        self.arrays: tuple[I64, I64, I64, I64] = (
-            np.empty(room, np.int64),
-            np.empty(room, np.int64),
-            np.empty(room, np.int64),
-            np.empty((self.width, room), np.int64),
-        )
+    def _chunk(self) -> Chunk:
+        ts, sub, diff = (np.empty(ROOM, np.int64) for _ in range(3))
+        return ts, sub, diff, np.empty((self._width, ROOM), np.int64)
 
-    def grow(self) -> None:
-        """Doubles the room; what is written stays."""
-        old, n = self.arrays, self.room
-        self._make(2 * n)
-        for part, written in zip(self.arrays, old, strict=True):
-            part[..., :n] = written
+    def next_chunk(self) -> None:
+        """The chunk is full: on to the next."""
+        self._full += 1
+        if self._full == len(self._chunks):
+            self._chunks.append(self._chunk())
+        self.arrays = self._chunks[self._full]
 
     def look(self, n: int) -> Batch:
-        """The first n rows, valid until the next are written."""
+        """The first n rows of the chunk, valid until the next are written."""
         ts, sub, diff, data = self.arrays
-        return Batch(ts[:n], sub[:n], diff[:n], data if n == self.room else data[:, :n].copy())
+        return Batch(ts[:n], sub[:n], diff[:n], data if n == ROOM else data[:, :n].copy())
 
     def take(self, n: int) -> Batch:
-        """The first n rows, in arrays of their own. The memory of a rare large answer is given back."""
+        """The full chunks and n rows of the last, in arrays of their own. The buffer is empty again."""
         ts, sub, diff, data = self.arrays
-        batch = Batch(ts[:n].copy(), sub[:n].copy(), diff[:n].copy(), data[:, :n].copy())
-        if self.room > _KEPT_ROOM:
-            self._make(_FIRST_ROOM)
+        if not self._full:
+            return Batch(ts[:n].copy(), sub[:n].copy(), diff[:n].copy(), data[:, :n].copy())
+        parts = [*self._chunks[: self._full], (ts[:n], sub[:n], diff[:n], data[:, :n])]
+        batch = Batch(*(np.concatenate(arrays, axis=-1) for arrays in zip(*parts, strict=True)))
+        del self._chunks[_KEPT:]
+        self._full = 0
+        self.arrays = self._chunks[0]
         return batch

@@ -13,7 +13,7 @@ from kasen.kernels.multimap import WORDS
 from kasen.operators.base import State
 from kasen.operators.batch import I64, Batch, Bound, empty
 from kasen.operators.join import Residual, oldest
-from kasen.operators.out_buffer import OutBuffer
+from kasen.operators.out_buffer import ROOM, OutBuffer
 from kasen.operators.row_store import RowStore
 
 
@@ -47,7 +47,7 @@ class SemiJoin:
             self._left = RowStore(left_columns + 1, left_keys, by_pairs.PAYLOAD)
             self._right = RowStore(right_columns + 1, right_keys)
             self._pairs = OutBuffer(left_columns + right_columns)
-            self._pair_slots: I64 = np.empty(self._pairs.room, np.int64)
+            self._pair_slots: I64 = np.empty(ROOM, np.int64)
 
     def process(self, inputs: Sequence[Batch], upto: Bound) -> Batch:
         del upto
@@ -58,7 +58,7 @@ class SemiJoin:
             written = self._match_keys(left, right)
         else:
             written = self._match_pairs(left, right, self._residual)
-        return self._out.take(written) if written else self._nothing
+        return self._out.take(written)
 
     def _match_keys(self, left: Batch, right: Batch) -> int:
         keys = right.data[self._right_keys]
@@ -75,7 +75,8 @@ class SemiJoin:
             elif status == RIGHT_FULL:
                 self._right.grow()
             elif status == OUTPUT_FULL:
-                self._out.grow()
+                self._out.next_chunk()
+                cursor[by_keys.WRITTEN] = 0
         return int(cursor[by_keys.WRITTEN])
 
     def _match_pairs(self, left: Batch, right: Batch, residual: Residual) -> int:
@@ -113,7 +114,8 @@ class SemiJoin:
             left.ts, left.sub, left.diff, left.data, where, end, self._left.slots,
             pairs.ts, pairs.sub, pairs.diff, pair_slots, self._anti, last, *self._out.arrays, cursor,
         ) == OUTPUT_FULL:  # fmt: skip
-            self._out.grow()
+            self._out.next_chunk()
+            cursor[by_pairs.SETTLED] = 0
 
     def next_instant(self) -> Bound | None:
         return None
