@@ -65,6 +65,24 @@ def test_a_stream_without_a_timestamp_runs_on_arrival_time() -> None:
     assert [row[4] for row in rows(p.query("q").to_arrow())] == [1, 2]
 
 
+def test_an_idle_stream_no_longer_holds_the_others_back() -> None:
+    now = [0.0]
+    p = kasen.Pipeline(engine="local", clock=lambda: now[0])
+    p.execute("""
+        REGISTER STREAM a (x INTEGER) TIMESTAMP BY ts IDLE 5 SECONDS FROM 'memory';
+        REGISTER STREAM b (ts BIGINT, x INTEGER) TIMESTAMP BY ts FROM 'memory';
+        REGISTER QUERY q AS SELECT b.x FROM b [NOW];
+    """)
+    p.push("a", [{"ts": 1, "x": 1}])
+    p.push("b", [{"ts": 5, "x": 2}, {"ts": 6, "x": 3}])
+    assert rows(p.query("q").to_arrow()) == []
+    now[0] = 6.0
+    p.poll()
+    assert [row[4] for row in rows(p.query("q").to_arrow()) if row[3] == 1] == [2]
+    p.push("a", [{"ts": 4, "x": 1}])
+    assert [one.reason.split(":")[0] for one in p.dead_letters] == ["late"]
+
+
 def files(folder: Path) -> kasen.Pipeline:
     (folder / "s.csv").write_text("ts,a\n" + "".join(f"{i},{i % 3}\n" for i in range(1000)))
     p = kasen.Pipeline(engine="local", base=folder, batch=100)

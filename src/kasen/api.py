@@ -113,7 +113,11 @@ class Pipeline:
     """
 
     def __init__(
-        self, engine: Literal["local"] = "local", base: str | Path = ".", batch: int = 1 << 16
+        self,
+        engine: Literal["local"] = "local",
+        base: str | Path = ".",
+        batch: int = 1 << 16,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         if engine != "local":
             raise DataError(f"Pipeline runs on the local engine for now, not on {engine!r}: see `kasen run`")
@@ -128,6 +132,8 @@ class Pipeline:
         self._error: KasenError | None = None
         self._queries: dict[str, Query] = {}
         self._pushed: dict[str, int] = {}
+        self._clock = clock
+        self._heard: dict[str, float] = {}
         self._epoch = 0
 
     # ------------------------------------------------------------ control
@@ -199,14 +205,27 @@ class Pipeline:
         positions = np.arange(before, before + len(chunk), dtype=np.int64)
         assert self._outputs is not None
         self._outputs.take(one.name, Rows(ts, chunk.diff, data, positions), chunk.dead, chunk, before)
-        self._outputs.deliver(running.run())
-        return self
+        self._heard[one.name] = self._clock()
+        return self.poll()
 
     def advance(self, stream: str, ts: Time) -> Pipeline:
         """Punctuation: no row of this stream with a time below `ts` will come any more."""
         one = self._input(stream)
         running = self._open()
         running.advance(one.name, self._time(ts))
+        return self.poll()
+
+    def poll(self) -> Pipeline:
+        """Answers what is complete by now; a stream silent for its IDLE no longer holds others back.
+
+        `push` and `advance` do this too; call it from time to time if all streams may fall silent.
+        """
+        running = self._open()
+        now = self._clock()
+        for one in self.app.inputs:
+            silent = now - self._heard.setdefault(one.name, now)
+            if one.idle is not None and silent * 1e6 >= one.idle:
+                running.skip(one.name)
         assert self._outputs is not None
         self._outputs.deliver(running.run())
         return self

@@ -23,7 +23,7 @@ from kasen.cql.scope import UnknownSchema, suggest
 from kasen.cql.settings import check_setting
 from kasen.cql.statements import parse, render
 from kasen.cql.text import Text
-from kasen.cql.warnings import unbounded_state
+from kasen.cql.warnings import no_effect_yet, unbounded_state
 from kasen.errors import InternalError, QueryError
 from kasen.types import TIMESTAMP, Type
 
@@ -71,7 +71,7 @@ class AppBinder:
         for node in streams:
             self._inputs[node.this.name.lower()] = bind_input(node, self.time, self.text)
         queries = self._queries()
-        warnings: list[str] = []
+        warnings = [text for one in self._inputs.values() for text in no_effect_yet(one)]
         uncut = find_loops(queries, cut=False)
         if uncut:
             queries = self._cut_or_refuse(queries, uncut, settings, warnings)

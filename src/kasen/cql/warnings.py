@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kasen.cql.bound import (
+    Input,
     Query,
     RegisteredQuery,
     Select,
@@ -19,6 +20,11 @@ from kasen.cql.expr import Exists, InQuery, ScalarQuery, conjuncts, walk
 
 # Aggregates that must remember every value; the others remember one result a group.
 _REMEMBERING = ("percentile_cont", "percentile_disc")
+
+
+def no_effect_yet(one: Input) -> list[str]:
+    """Clauses that are understood and not acted upon."""
+    return [f"{one.name}: RETAIN has no effect yet"] if one.retain is not None else []
 
 
 def unbounded_state(query: RegisteredQuery) -> list[str]:
