@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kasen.kernels.columns import canonical_bits, copy_columns, null_mask, positions, put_nulls, take_columns
+from kasen.kernels.columns import canonical_bits, copy_columns, null_mask, positions, put_nulls, take_rows
 
 
 def matrix(*rows: list[int]) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
@@ -55,6 +55,10 @@ def test_taking_rows(share: float) -> None:
     rows = np.empty(np.count_nonzero(keep), np.int64)
     positions(keep, rows)
     assert rows.tolist() == np.flatnonzero(keep).tolist()
+    ts, sub, diff = (random.integers(0, 99, 1000) for _ in range(3))
+    ts_out, sub_out, diff_out = (np.empty(len(rows), np.int64) for _ in range(3))
     out = np.empty((4, len(rows)), np.int64)
-    take_columns(rows, data, out)
+    take_rows(rows, ts, sub, diff, data, ts_out, sub_out, diff_out, out)
     assert (out == data[:, keep]).all()
+    for taken, whole in ((ts_out, ts), (sub_out, sub), (diff_out, diff)):
+        assert (taken == whole[keep]).all()

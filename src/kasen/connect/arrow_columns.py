@@ -23,6 +23,8 @@ Flags = npt.NDArray[np.bool_]
 #: Whole numbers up to here are exact as doubles.
 _EXACT = 2.0**53
 _MICROS = {"d": 86_400 * 10**6, "s": 10**6, "ms": 10**3, "us": 1}
+#: Of these every value is right, and lies in memory as a column has it.
+_AS_THEY_LIE = {Kind.BIGINT: (pa.int64(),), Kind.TIMESTAMP: (pa.timestamp("us"), pa.int64())}
 _DATE_UNITS = {pa.date32(): "d", pa.date64(): "ms"}
 
 
@@ -75,6 +77,9 @@ def read_array(draft: Draft, index: int, array: pa.Array) -> None:
         array = array.cast(pa.string())
     if _is_text(array.type):
         _read_texts(draft, index, array.cast(pa.string()))
+        return
+    if array.type in _AS_THEY_LIE.get(type_.kind, ()) and not array.null_count:
+        draft.data[index] = fixed_values(array)
         return
     values, nulls = _numbers(draft, array, type_)
     draft.data[index] = values

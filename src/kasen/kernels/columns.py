@@ -75,9 +75,22 @@ def positions(keep: Mask, out: I64) -> None:
         i += 1
 
 
-@njit("void(int64[::1], int64[:, ::1], int64[:, ::1])", cache=True, nogil=True)
-def take_columns(rows: I64, data: I64, out: I64) -> None:
-    """out[:, j] = data[:, rows[j]]."""
+@njit(
+    "void(int64[::1], int64[::1], int64[::1], int64[::1], int64[:, ::1], "
+    "int64[::1], int64[::1], int64[::1], int64[:, ::1])",
+    cache=True,
+    nogil=True,
+)
+def take_rows(
+    rows: I64, ts: I64, sub: I64, diff: I64, data: I64, ts_out: I64, sub_out: I64, diff_out: I64, out: I64
+) -> None:
+    """A batch's changes at the positions `rows`, in that order, into another's arrays."""
+    for j in range(len(rows)):
+        ts_out[j] = ts[rows[j]]
+    for j in range(len(rows)):
+        sub_out[j] = sub[rows[j]]
+    for j in range(len(rows)):
+        diff_out[j] = diff[rows[j]]
     for column in range(len(data)):
         for j in range(len(rows)):
             out[column, j] = data[column, rows[j]]

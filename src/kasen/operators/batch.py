@@ -17,6 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kasen.errors import ResourceError
+from kasen.kernels.columns import positions, take_rows
+from kasen.kernels.instants import merge_order
 from kasen.types import Instant, Kind, Schema
 
 I64 = npt.NDArray[np.int64]
@@ -49,9 +51,17 @@ class Batch:
     def __len__(self) -> int:
         return len(self.ts)
 
-    def take(self, rows: npt.NDArray[np.intp] | npt.NDArray[np.bool_]) -> Batch:
+    def take(self, rows: I64) -> Batch:
         """The changes at the given positions, in that order."""
-        return Batch(self.ts[rows], self.sub[rows], self.diff[rows], np.ascontiguousarray(self.data[:, rows]))
+        count = len(rows)
+        ts, sub, diff = np.empty(count, np.int64), np.empty(count, np.int64), np.empty(count, np.int64)
+        data = np.empty((len(self.data), count), np.int64)
+        take_rows(rows, self.ts, self.sub, self.diff, self.data, ts, sub, diff, data)
+        return Batch(ts, sub, diff, data)
+
+    def where(self, keep: npt.NDArray[np.bool_]) -> Batch:
+        """The changes for which `keep` is set."""
+        return self.take(places(keep))
 
     @property
     def columns(self) -> int:
@@ -62,6 +72,13 @@ class Batch:
         """The NULL bits, one word a row."""
         row: I64 = self.data[-1]
         return row
+
+
+def places(keep: npt.NDArray[np.bool_]) -> I64:
+    """Where `keep` is set."""
+    rows = np.empty(np.count_nonzero(keep), np.int64)
+    positions(keep, rows)
+    return rows
 
 
 def empty(columns: int) -> Batch:
@@ -89,8 +106,17 @@ def merge(batches: Sequence[Batch], columns: int) -> Batch:
     joined = concat(batches, columns)
     if len(joined) < 2 or sum(len(batch) > 0 for batch in batches) < 2:
         return joined
-    order = np.lexsort((joined.sub, joined.ts))
-    return joined.take(order)
+    filled = [batch for batch in batches if len(batch)]
+    if len(filled) == 2:
+        return joined.take(two_in_order(*filled))
+    return joined.take(np.lexsort((joined.sub, joined.ts)))
+
+
+def two_in_order(one: Batch, other: Batch) -> I64:
+    """The order that brings the changes of two batches, one after the other, into instant order."""
+    order = np.empty(len(one) + len(other), np.int64)
+    merge_order(one.ts, one.sub, other.ts, other.sub, order)
+    return order
 
 
 def pack_instant(instant: Instant) -> Bound:

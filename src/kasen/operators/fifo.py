@@ -21,8 +21,9 @@ class Fifo:
         self._columns = columns
         self._start = 0
         self._end = 0
-        self._instants = np.empty((2, _LEAST), np.int64)
-        self._data = np.empty((columns + 1, _LEAST), np.int64)
+        #: What kernels take: the tuples lie in [start, end) of these, see `span`.
+        self.instants: I64 = np.empty((2, _LEAST), np.int64)
+        self.data: I64 = np.empty((columns + 1, _LEAST), np.int64)
 
     def __len__(self) -> int:
         return self._end - self._start
@@ -30,41 +31,46 @@ class Fifo:
     def append(self, batch: Batch) -> None:
         """Adds the tuples of a batch (its diffs are all +1)."""
         count = len(batch)
-        if self._end + count > self._data.shape[1]:
+        if self._end + count > self.data.shape[1]:
             self._make_room(count)
         end = self._end + count
-        self._instants[0, self._end : end] = batch.ts
-        self._instants[1, self._end : end] = batch.sub
-        self._data[:, self._end : end] = batch.data
+        self.instants[0, self._end : end] = batch.ts
+        self.instants[1, self._end : end] = batch.sub
+        self.data[:, self._end : end] = batch.data
         self._end = end
 
     def _make_room(self, count: int) -> None:
         """Moves the tuples to the front, into larger arrays if they would fill more than half."""
         live = len(self)
-        capacity = self._data.shape[1]
+        capacity = self.data.shape[1]
         while capacity < 2 * (live + count):
             capacity *= 2
         instants = np.empty((2, capacity), np.int64)
         data = np.empty((self._columns + 1, capacity), np.int64)
-        instants[:, :live] = self._instants[:, self._start : self._end]
-        data[:, :live] = self._data[:, self._start : self._end]
-        self._instants, self._data = instants, data
+        instants[:, :live] = self.instants[:, self._start : self._end]
+        data[:, :live] = self.data[:, self._start : self._end]
+        self.instants, self.data = instants, data
         self._start, self._end = 0, live
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """Where the tuples lie in `instants` and `data`; valid until the next append or drop."""
+        return self._start, self._end
 
     @property
     def ts(self) -> I64:
         """The tuples' times, oldest first: a view, valid until the next append."""
-        view: I64 = self._instants[0, self._start : self._end]
+        view: I64 = self.instants[0, self._start : self._end]
         return view
 
     @property
     def sub(self) -> I64:
-        view: I64 = self._instants[1, self._start : self._end]
+        view: I64 = self.instants[1, self._start : self._end]
         return view
 
     def rows(self, first: int, last: int) -> I64:
         """A copy of the data of the tuples at positions [first, last)."""
-        copy: I64 = self._data[:, self._start + first : self._start + last].copy()
+        copy: I64 = self.data[:, self._start + first : self._start + last].copy()
         return copy
 
     def drop(self, count: int) -> None:
@@ -75,7 +81,7 @@ class Fifo:
 
     def snapshot(self) -> State:
         return {
-            "instants": self._instants[:, self._start : self._end].copy(),
+            "instants": self.instants[:, self._start : self._end].copy(),
             "data": self.rows(0, len(self)),
         }
 

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from kasen.kernels.columns import positions, take_columns
 from kasen.operators.base import Stateless
 from kasen.operators.batch import Batch, Bound, empty
-from kasen.operators.vector import Condition, Mask
+from kasen.operators.vector import Condition
 
 
 class Filter(Stateless):
@@ -30,12 +29,4 @@ class Filter(Stateless):
             if self._nothing is None:
                 self._nothing = empty(batch.columns)
             return self._nothing
-        return _select(batch, keep, kept)
-
-
-def _select(batch: Batch, keep: Mask, kept: int) -> Batch:
-    rows = np.empty(kept, np.int64)
-    positions(keep, rows)
-    data = np.empty((len(batch.data), kept), np.int64)
-    take_columns(rows, batch.data, data)
-    return Batch(batch.ts.take(rows), batch.sub.take(rows), batch.diff.take(rows), data)
+        return batch.where(keep)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from kasen.operators.base import State, Stateless
-from kasen.operators.batch import BEGIN, I64, Batch, Bound, concat, empty
+from kasen.operators.batch import BEGIN, I64, Batch, Bound, concat, empty, places
 from kasen.operators.net import net
 from kasen.operators.value_order import ValueOrder
 
@@ -27,7 +27,7 @@ class Inserted(Stateless):
     def __init__(self, order: ValueOrder, sign: int, *, netted: bool) -> None:
         self._order = order
         self._sign = sign
-        self._netted = netted  # the input holds insertions only, so there is nothing to cancel
+        self._netted = netted  # equal rows never enter and leave in one instant: nothing to cancel
 
     def process(self, inputs: Sequence[Batch], upto: Bound) -> Batch:
         del upto
@@ -36,11 +36,15 @@ class Inserted(Stateless):
             return batch
         if not self._netted:
             batch = net(batch)
-            batch = batch.take(batch.diff * self._sign > 0)
-        batch = units(batch)
+        rows = places(batch.diff > 0 if self._sign > 0 else batch.diff < 0)
+        if len(rows) > 1:
+            rows = self._order.sorted(batch, rows)
+        elif len(rows) == len(batch) and self._sign > 0:
+            return units(batch)
+        taken = batch.take(rows)
         if self._sign < 0:
-            batch = Batch(batch.ts, batch.sub, -batch.diff, batch.data)
-        return self._order.sort(batch)
+            taken.diff = -taken.diff
+        return units(taken)
 
 
 class Whole:

@@ -153,7 +153,7 @@ def once(batch: Batch) -> Batch:
         return Batch(batch.ts, batch.sub, np.ones(len(batch), np.int64), batch.data)
     first = np.ones(len(batch), np.bool_)
     first[1:] = (batch.ts[1:] != batch.ts[:-1]) | (batch.sub[1:] != batch.sub[:-1])
-    taken = batch.take(first)
+    taken = batch.where(first)
     return Batch(taken.ts, taken.sub, np.ones(len(taken), np.int64), taken.data)
 
 

@@ -7,40 +7,44 @@ from __future__ import annotations
 
 import numpy as np
 
-from kasen.operators.batch import I64, ORDER_DOUBLE, ORDER_TEXT, Batch
+from kasen.kernels.instants import has_ties
+from kasen.kernels.value_order import sort_instants
+from kasen.operators.batch import I64, ORDER_INTEGER, ORDER_TEXT, Batch
 from kasen.operators.dictionary import Dictionary
+
+_NO_LABELS = np.empty(0, np.int64)
+_MOST_COUNTED = 1 << 16
 
 
 class ValueOrder:
     """Sorts batches of one schema, given the ORDER code of each column."""
 
     def __init__(self, orders: I64, dictionary: Dictionary) -> None:
-        self._orders = orders.tolist()
+        self._orders = orders
         self._dictionary = dictionary
+        self._texts = ORDER_TEXT in orders.tolist()
+        self._countable = np.array([len(orders) > 0 and orders[0] == ORDER_INTEGER], np.int64)
+        self._counts = np.empty(_MOST_COUNTED if self._countable[0] else 0, np.int64)
 
     def sort(self, batch: Batch) -> Batch:
         """The batch by instant, then value, then diff."""
-        if len(batch) < 2 or not _has_ties(batch):
+        if len(batch) < 2 or not has_ties(batch.ts, batch.sub):
             return batch
-        keys: list[I64] = []
-        nulls = batch.nulls
-        for column, order in enumerate(self._orders):
-            # NULL cells hold 0, so the flag alone decides among NULLs.
-            keys += [-(nulls >> column & 1), self._comparable(batch.data[column], order)]
-        order_of = np.lexsort((batch.diff, *reversed(keys), batch.sub, batch.ts))
-        return batch.take(order_of)
+        return batch.take(self.sorted(batch, np.arange(len(batch))))
 
-    def _comparable(self, values: I64, order: int) -> I64:
-        if order == ORDER_TEXT:
-            labels = self._dictionary.labels
-            return labels[values] if len(labels) else values
-        if order == ORDER_DOUBLE:
-            # IEEE bits order like integers once the bits of negative numbers are turned around; the one NaN
-            # is positive and lies above infinity.
-            return np.where(values < 0, values ^ np.int64(0x7FFFFFFFFFFFFFFF), values)
-        return values
-
-
-def _has_ties(batch: Batch) -> bool:
-    ts, sub = batch.ts, batch.sub
-    return bool(np.any((ts[1:] == ts[:-1]) & (sub[1:] == sub[:-1])))
+    def sorted(self, batch: Batch, rows: I64) -> I64:
+        """Some rows of a batch, given in instant order, sorted in place."""
+        labels = self._dictionary.labels if self._texts else _NO_LABELS
+        sort_instants(
+            rows,
+            np.empty_like(rows),
+            self._counts,
+            batch.ts,
+            batch.sub,
+            batch.diff,
+            self._orders,
+            batch.data,
+            labels,
+            self._countable,
+        )
+        return rows

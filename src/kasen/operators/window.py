@@ -12,8 +12,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from kasen.kernels import window as kernel
 from kasen.operators.base import State
-from kasen.operators.batch import I64, Batch, Bound, concat, empty
+from kasen.operators.batch import I64, Batch, Bound, concat, empty, two_in_order
 from kasen.operators.fifo import Fifo
 
 
@@ -38,20 +39,13 @@ class Unbounded:
 
 
 class Timed:
-    """What RANGE, NOW and RANGE SLIDE have in common. Sub-classes say when a tuple enters and leaves."""
+    """What RANGE, NOW and RANGE SLIDE have in common; `shape` says when a tuple enters and leaves."""
 
-    def __init__(self, columns: int) -> None:
+    def __init__(self, columns: int, kind: int, length: int = 0, slide: int = 1) -> None:
         self._columns = columns
+        self._shape = np.array([kind, length, slide], np.int64)
         self._held = Fifo(columns)
         self._entered = 0
-
-    def entering(self, ts: I64, sub: I64) -> tuple[I64, I64]:
-        """The instants at which tuples of these instants enter."""
-        return ts, sub
-
-    def leaving(self, ts: I64, sub: I64) -> tuple[I64, I64]:
-        """The instants at which they leave."""
-        raise NotImplementedError
 
     def process(self, inputs: Sequence[Batch], upto: Bound) -> Batch:
         batch = inputs[0]
@@ -60,17 +54,22 @@ class Timed:
             held.append(batch)
         elif not len(held):
             return batch
-        ins = self.entering(held.ts[self._entered :], held.sub[self._entered :])
-        entered = self._entered + _below(ins, upto)
-        outs = self.leaving(held.ts[:entered], held.sub[:entered])
-        left = _below(outs, upto)
-        changes = [
-            _changes(ins, held.rows(self._entered, entered), 1),
-            _changes(outs, held.rows(0, left), -1),
-        ]
-        held.drop(left)
-        self._entered = entered - left
-        return _in_order(changes, self._columns)
+        start, end = held.span
+        entered = start + self._entered
+        left, entered_to = kernel.moved(
+            held.instants, start, entered, end, self._shape, min(upto.ts, _GREATEST), upto.sub
+        )
+        count = entered_to - entered + left - start
+        ts, sub, diff = np.empty(count, np.int64), np.empty(count, np.int64), np.empty(count, np.int64)
+        data = np.empty((self._columns + 1, count), np.int64)
+        if count:
+            order = np.empty(count, np.int64)
+            kernel.changes(
+                held.instants, held.data, start, left, entered, order, ts, sub, diff, data, self._shape
+            )
+            held.drop(left - start)
+            self._entered = entered_to - left
+        return Batch(ts, sub, diff, data)
 
     def next_instant(self) -> Bound | None:
         held = self._held
@@ -78,16 +77,18 @@ class Timed:
             return None
         found = []
         if self._entered:
-            found.append(_first(self.leaving(held.ts[:1], held.sub[:1])))
+            found.append(self._leaving(0))
         if self._entered < len(held):
-            ins = self.entering(held.ts[self._entered :][:1], held.sub[self._entered :][:1])
-            found.append(_first(ins))
+            at = self._entered
+            found.append(Bound(*kernel.entering(int(held.ts[at]), int(held.sub[at]), self._shape)))
         return min(found)
 
     def last_instant(self) -> Bound | None:
         """When the newest tuple held leaves."""
-        held = self._held
-        return _first(self.leaving(held.ts[-1:], held.sub[-1:])) if len(held) else None
+        return self._leaving(-1) if len(self._held) else None
+
+    def _leaving(self, at: int) -> Bound:
+        return Bound(*kernel.leaving(int(self._held.ts[at]), int(self._held.sub[at]), self._shape))
 
     def snapshot(self) -> State:
         return {**self._held.snapshot(), "entered": np.array([self._entered])}
@@ -105,18 +106,14 @@ class Range(Timed):
     """[RANGE length]: alive while the instant's ts <= its ts + length."""
 
     def __init__(self, columns: int, length: int) -> None:
-        super().__init__(columns)
-        self._length = length
-
-    def leaving(self, ts: I64, sub: I64) -> tuple[I64, I64]:
-        return _plus(ts, self._length + 1), np.zeros(len(sub), np.int64)
+        super().__init__(columns, kernel.RANGE, length)
 
 
 class Now(Timed):
     """[NOW]: alive at its own instant, leaving one tick later."""
 
-    def leaving(self, ts: I64, sub: I64) -> tuple[I64, I64]:
-        return ts, sub + 1
+    def __init__(self, columns: int) -> None:
+        super().__init__(columns, kernel.NOW)
 
 
 class Slide(Timed):
@@ -127,7 +124,7 @@ class Slide(Timed):
     """
 
     def __init__(self, columns: int, length: int, slide: int) -> None:
-        super().__init__(columns)
+        super().__init__(columns, kernel.SLIDING, length, slide)
         self._length = length
         self._slide = slide
 
@@ -136,14 +133,8 @@ class Slide(Timed):
         if self._length < self._slide and len(batch):
             first = _next_multiple(batch.ts, self._slide)
             out = _next_multiple(_plus(batch.ts, self._length), self._slide)
-            batch = batch.take(first < out)
+            batch = batch.where(first < out)
         return super().process((batch,), upto)
-
-    def entering(self, ts: I64, sub: I64) -> tuple[I64, I64]:
-        return _next_multiple(ts, self._slide), np.zeros(len(sub), np.int64)
-
-    def leaving(self, ts: I64, sub: I64) -> tuple[I64, I64]:
-        return _next_multiple(_plus(ts, self._length), self._slide), np.zeros(len(sub), np.int64)
 
 
 class Rows:
@@ -225,23 +216,6 @@ def _next_multiple(ts: I64, slide: int) -> I64:
     return (ts // slide + 1) * slide
 
 
-def _below(instants: tuple[I64, I64], upto: Bound) -> int:
-    """How many of the instants, which never go back, lie below the frontier."""
-    ts, sub = instants
-    count = int(np.searchsorted(ts, upto.ts, "left"))
-    ties = int(np.searchsorted(ts[count:], upto.ts, "right"))
-    return count + int(np.searchsorted(sub[count : count + ties], upto.sub, "left"))
-
-
-def _first(instants: tuple[I64, I64]) -> Bound:
-    return Bound(int(instants[0][0]), int(instants[1][0]))
-
-
-def _changes(instants: tuple[I64, I64], rows: I64, diff: int) -> Batch:
-    count = rows.shape[1]
-    return Batch(instants[0][:count], instants[1][:count], np.full(count, diff, np.int64), rows)
-
-
 def _in_order(changes: list[Batch], columns: int) -> Batch:
     """Both lists of changes in instant order."""
     one, other = changes
@@ -249,8 +223,7 @@ def _in_order(changes: list[Batch], columns: int) -> Batch:
         return _owned(one) if len(one) else empty(columns)
     if not len(one):
         return _owned(other)
-    both = concat(changes, columns)
-    return both.take(np.lexsort((both.sub, both.ts)))
+    return concat(changes, columns).take(two_in_order(one, other))
 
 
 def _owned(batch: Batch) -> Batch:

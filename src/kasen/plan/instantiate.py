@@ -19,6 +19,7 @@ from kasen.operators.failures import Failures
 from kasen.operators.filter import Filter
 from kasen.operators.join import HashJoin
 from kasen.operators.pad import Pad
+from kasen.operators.panes import SlidingAggregate
 from kasen.operators.partition_window import PartitionRows
 from kasen.operators.project import Project
 from kasen.operators.semi_join import SemiJoin
@@ -63,6 +64,9 @@ def instantiate(node: Node, context: Context) -> Operator:
             return Pad(before, len(child.schema), after)
         case logical.Aggregate():
             return _aggregate(node, context)
+        case lower.SlidingAggregate(window=window, keys=keys, aggregates=calls):
+            specs = tuple(_spec(call, node.child.schema) for call in calls)
+            return SlidingAggregate(keys, specs, window.length, window.slide, context.dictionary)
         case logical.Distinct():
             return Bag("distinct", columns)
         case logical.SetOp(kind=SetKind.UNION, all=True):
@@ -170,7 +174,8 @@ def _streamify(node: logical.Streamify, context: Context) -> Operator:
     columns = len(node.schema)
     if node.kind is not StreamKind.RSTREAM:
         sign = 1 if node.kind is StreamKind.ISTREAM else -1
-        return Inserted(order, sign, netted=not node.needs_deletions)
+        netted = not node.needs_deletions or lower.is_net(node.child)
+        return Inserted(order, sign, netted=netted)
     if node.every is not None:
         return Every(columns, order, node.every)
     return Whole(columns, order)

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from kasen.cql.bound import JoinKind, PartitionRows, SetKind
+from kasen.cql.bound import JoinKind, PartitionRows, SetKind, Slide
 from kasen.cql.expr import Aggregate as AggregateCall
 from kasen.cql.expr import Call, Column, Expr, conjunction, conjuncts
 from kasen.plan import logical
-from kasen.plan.exprs import columns_used, remap, shift
+from kasen.plan.exprs import columns_used, remap, shift, substitute
 from kasen.plan.logical import Node, SemiKind, Unary
 from kasen.types import BOOLEAN, Field, Schema
 
@@ -26,6 +26,19 @@ class Pad(Unary):
     after: int
 
 
+@dataclass(frozen=True, slots=True)
+class SlidingAggregate(Unary):
+    """Both levels of a sliding aggregate as one step: tuples of the stream in, windows' rows out."""
+
+    window: Slide
+    keys: int
+    aggregates: tuple[AggregateCall, ...]
+
+    @property
+    def insert_only(self) -> bool:
+        return False
+
+
 def lower(plan: Node) -> Node:
     """The plan with every node in the form that `instantiate` knows."""
     return logical.transform(plan, _lower)
@@ -33,13 +46,12 @@ def lower(plan: Node) -> Node:
 
 def _lower(node: Node) -> Node:
     match node:
+        case logical.Project() if _is_identity(node):
+            return node.child
         case logical.WindowAggregate():
             return _window_aggregate(node)
         case logical.WindowCombine(child=logical.PaneAggregate() as panes):
-            whole = logical.WindowAggregate(
-                node.schema, panes.child, node.window, panes.condition, panes.keys, panes.aggregates
-            )
-            return _window_aggregate(whole)
+            return _sliding_aggregate(node, panes)
         case logical.Aggregate():
             return _aggregate(node.schema, node.child, node.keys, node.aggregates)
         case logical.WindowJoin():
@@ -53,6 +65,26 @@ def _lower(node: Node) -> Node:
         case logical.SemiJoin():
             return _semi(node)
     return node
+
+
+def _is_identity(node: Node) -> bool:
+    """Whether a projection leaves rows as they are; names do not matter any more."""
+    if not isinstance(node, logical.Project) or len(node.items) != len(node.child.schema):
+        return False
+    return all(isinstance(item, Column) and item.index == index for index, item in enumerate(node.items))
+
+
+def is_net(node: Node) -> bool:
+    """Whether equal rows surely never enter and leave in one instant, nor enter several times."""
+    match node:
+        case logical.Aggregate() | SlidingAggregate():
+            return True
+        case logical.Filter():
+            return is_net(node.child)
+        case logical.Project():
+            kept = {item.index for item in node.items if isinstance(item, Column)}
+            return len(kept) == len(node.child.schema) and is_net(node.child)
+    return False
 
 
 # ---------------------------------------------------------------- aggregates
@@ -71,6 +103,15 @@ def _window_aggregate(node: logical.WindowAggregate) -> Node:
     return _aggregate(node.schema, child, node.keys, node.aggregates)
 
 
+def _sliding_aggregate(node: logical.WindowCombine, panes: logical.PaneAggregate) -> Node:
+    child = panes.child
+    if panes.condition is not None:
+        # Whether a tuple counts does not depend on the window it is in.
+        child = logical.Filter(child.schema, child, panes.condition)
+    inner, keys, calls = _arguments(child, panes.keys, panes.aggregates)
+    return SlidingAggregate(node.schema, inner, node.window, len(keys), calls)
+
+
 def _aggregate(schema: Schema, child: Node, keys: tuple[Expr, ...], calls: tuple[AggregateCall, ...]) -> Node:
     inner, keys, calls = _arguments(child, keys, calls)
     return logical.Aggregate(schema, inner, keys, calls)
@@ -80,10 +121,18 @@ def _arguments(
     child: Node, keys: tuple[Expr, ...], calls: tuple[AggregateCall, ...]
 ) -> tuple[Node, tuple[Expr, ...], tuple[AggregateCall, ...]]:
     """A projection of the keys, then of each different argument; and keys and calls over it."""
+    if isinstance(child, logical.Project) and all(isinstance(item, Column) for item in child.items):
+        items = child.items
+        keys = tuple(substitute(key, items) for key in keys)
+        calls = tuple(
+            replace(call, args=tuple(substitute(arg, items) for arg in call.args)) for call in calls
+        )
+        return _arguments(child.child, keys, calls)
     args = tuple(dict.fromkeys(arg for call in calls for arg in call.args))
     items = (*keys, *args)
     schema = Schema(tuple(Field(f"a{index}", item.type) for index, item in enumerate(items)))
-    project = logical.Project(schema, child, items)
+    project: Node = logical.Project(schema, child, items)
+    project = child if _is_identity(project) else project
     moved = tuple(
         replace(call, args=tuple(_plain(len(keys) + args.index(arg), arg) for arg in call.args))
         for call in calls

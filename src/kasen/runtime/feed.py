@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from kasen.kernels.instants import check_times
 from kasen.operators.base import State
 from kasen.operators.batch import I64, TICK_BITS, Batch
 
@@ -38,8 +39,20 @@ class Rows:
             self.position[chosen],
         )
 
+    def part(self, first: int, last: int) -> Rows:
+        """The rows [first, last): a view, whose data is not contiguous."""
+        return Rows(
+            self.ts[first:last], self.diff[first:last], self.data[:, first:last], self.position[first:last]
+        )
+
+
+def no_rows(columns: int) -> Rows:
+    none = np.empty(0, np.int64)
+    return Rows(none, none, np.empty((columns + 1, 0), np.int64), none)
+
 
 def join(parts: list[Rows]) -> Rows:
+    """The rows one after the other, in memory of their own if there are several parts."""
     if len(parts) == 1:
         return parts[0]
     return Rows(
@@ -51,35 +64,44 @@ def join(parts: list[Rows]) -> Rows:
 
 
 class Feed:
-    """One input's rows on their way into the pipeline."""
+    """One input's rows on their way into the pipeline.
+
+    `_held` are pieces as they came in, none of them empty; `_ordered` says whether their times ascend from
+    the first to the last row. As long as they do, rows are moved once: when they are released.
+    """
 
     def __init__(self, columns: int, slack: int) -> None:
         self._slack = slack
         self._greatest = _NEVER
         self._advanced = _NEVER
         self._ended = False
-        self._held = Rows(
-            np.empty(0, np.int64),
-            np.empty(0, np.int64),
-            np.empty((columns + 1, 0), np.int64),
-            np.empty(0, np.int64),
-        )
+        self._nothing = no_rows(columns)
+        self._held: list[Rows] = []
+        self._ordered = True
 
     def add(self, rows: Rows) -> Rows:
         """Takes rows in as read and returns those that came too late."""
         if not len(rows):
             return rows
-        so_far = np.maximum.accumulate(np.maximum(rows.ts, self._greatest))
-        before = np.concatenate([[self._greatest], so_far[:-1]])
-        bound = np.where(before < _NEVER + self._slack, _NEVER, before - self._slack)
-        late = rows.ts < np.maximum(bound, self._advanced)
-        self._greatest = int(so_far[-1])
-        if late.any():
-            kept, refused = rows.take(~late), rows.take(late)
-        else:
-            kept, refused = rows, rows.take(np.zeros(len(rows), np.bool_))
-        self._held = join([self._held, kept]) if len(self._held) else kept
+        before = self._greatest
+        late, ascending, self._greatest = check_times(rows.ts, before, self._slack, self._advanced)
+        refused = self._nothing
+        if late:
+            is_late = self._late(rows.ts, before)
+            rows, refused = rows.take(~is_late), rows.take(is_late)
+            if not len(rows):
+                return refused
+        follows = not self._held or int(rows.ts[0]) >= int(self._held[-1].ts[-1])
+        self._ordered = self._ordered and bool(ascending) and follows
+        self._held.append(rows)
         return refused
+
+    def _late(self, ts: I64, greatest: int) -> npt.NDArray[np.bool_]:
+        so_far = np.maximum.accumulate(np.maximum(ts, greatest))
+        before = np.concatenate([[greatest], so_far[:-1]])
+        bound = np.where(before < _NEVER + self._slack, _NEVER, before - self._slack)
+        late: npt.NDArray[np.bool_] = ts < np.maximum(bound, self._advanced)
+        return late
 
     def advance(self, ts: int) -> None:
         """Punctuation: no row with a time below `ts` will come any more."""
@@ -107,23 +129,44 @@ class Feed:
 
     def waiting_below(self, ts: int) -> int:
         """How many held rows lie below a time."""
-        return int(np.count_nonzero(self._held.ts < ts))
+        if self._ordered:
+            return sum(_below(part, ts) for part in self._held)
+        return sum(int(np.count_nonzero(part.ts < ts)) for part in self._held)
 
     def release(self, upto: int) -> Rows:
         """The rows below a time, by time and then position in the source."""
-        held = self._held
-        ready = held.ts < upto
-        if not ready.any():
-            return held.take(ready)
-        released = held if ready.all() else held.take(ready)
-        self._held = held.take(~ready)
-        if np.any(released.ts[1:] < released.ts[:-1]):
-            released = released.take(np.argsort(released.ts, kind="stable"))
-        return released
+        self._order()
+        ready: list[Rows] = []
+        kept: list[Rows] = []
+        for part in self._held:
+            cut = _below(part, upto)
+            if cut == len(part):
+                ready.append(part)
+            elif cut == 0:
+                kept.append(part)
+            else:
+                ready.append(part.part(0, cut))
+                # A small rest must not keep the memory of all the rows it came with.
+                rest = part.part(cut, len(part))
+                kept.append(rest if 2 * cut < len(part) else _copy(rest))
+        self._held = kept
+        if not ready:
+            return self._nothing
+        if len(ready) > 1:
+            return join(ready)
+        return ready[0] if ready[0].data.flags.c_contiguous else _copy(ready[0])
+
+    def _order(self) -> None:
+        """Sorts what is held by time, if it is not. Sorting is stable, so rows of one time stay in order."""
+        if not self._ordered:
+            held = join(self._held)
+            self._held = [held.take(np.argsort(held.ts, kind="stable"))]
+            self._ordered = True
 
     def snapshot(self) -> State:
+        self._order()
         marks = [self._greatest, self._advanced, int(self._ended)]
-        held = self._held
+        held = join([self._nothing, *self._held])
         return {
             "marks": np.array(marks, np.int64),
             "ts": held.ts,
@@ -136,7 +179,20 @@ class Feed:
         self._greatest, self._advanced, ended = (int(mark) for mark in state["marks"])
         self._ended = bool(ended)
         data = np.ascontiguousarray(state["data"], np.int64)
-        self._held = Rows(state["ts"], state["diff"], data, state["position"])
+        held = Rows(state["ts"], state["diff"], data, state["position"])
+        self._held = [held] if len(held) else []
+
+
+def _below(rows: Rows, ts: int) -> int:
+    """How many rows, in order of time, lie below a time."""
+    times = rows.ts
+    if times[-1] < ts:
+        return len(times)
+    return 0 if times[0] >= ts else int(times.searchsorted(ts, "left"))
+
+
+def _copy(rows: Rows) -> Rows:
+    return Rows(rows.ts.copy(), rows.diff.copy(), rows.data.copy(order="C"), rows.position.copy())
 
 
 def number_tuples(streams: list[Rows]) -> list[I64]:

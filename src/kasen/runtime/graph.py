@@ -12,9 +12,10 @@ from collections.abc import Mapping
 import numpy as np
 
 from kasen.errors import ResourceError
-from kasen.operators.base import Operator, State
+from kasen.operators.base import Operator, State, Stateless
 from kasen.operators.batch import TICK_BITS, Batch, Bound, concat, empty
 from kasen.operators.delay import Delay
+from kasen.operators.panes import SlidingAggregate
 from kasen.operators.touches import Reports
 from kasen.operators.window import Timed
 from kasen.plan.instantiate import Context, instantiate
@@ -28,12 +29,20 @@ class Graph:
     def __init__(self, plan: Plan, context: Context, max_ticks: int = 1_000_000) -> None:
         self._plan = plan
         self._context = context
-        self._stages = plan.stages()
         self._widths = [len(step.node.schema) for step in plan.steps]
         self._max_ticks = min(max_ticks, (1 << TICK_BITS) - 2)
         self._operators: list[Operator | None] = [
             None if isinstance(step.node, Scan) else instantiate(step.node, context) for step in plan.steps
         ]
+        self._nothing = [empty(width) for width in self._widths]
+        self._scans = plan.scans
+        #: The stages of a single step outside loops: what it reads, and whether it needs input to answer.
+        self._alone = {
+            (step,): (step, plan.steps[step].inputs, isinstance(operator, Stateless))
+            for step, operator in enumerate(self._operators)
+            if operator is not None and step not in plan.steps[step].inputs
+        }
+        self._stages = [stage for stage in plan.stages() if self._operators[stage[0]] is not None]
         self._begun = False
 
     def begin(self, at: Bound) -> None:
@@ -46,22 +55,20 @@ class Graph:
 
     def run(self, sources: Mapping[str, Batch], upto: Bound) -> dict[str, Batch]:
         """The changes of every query's answer at the instants from the last frontier up to `upto`."""
-        out: list[Batch] = [empty(width) for width in self._widths]
-        for name, step in self._plan.scans.items():
-            if name in sources:
-                out[step] = sources[name]
+        out = self._nothing.copy()
+        for name, batch in sources.items():
+            step = self._scans.get(name)
+            if step is not None:
+                out[step] = batch
         for stage in self._stages:
-            if len(stage) == 1 and stage[0] not in self._plan.steps[stage[0]].inputs:
-                self._run_step(stage[0], out, upto)
-            else:
+            if stage not in self._alone:
                 self._run_loop(stage, out, upto)
+                continue
+            step, inputs, stateless = self._alone[stage]
+            batches = [out[source] for source in inputs]
+            if not stateless or any(len(batch) for batch in batches):
+                out[step] = self._operators[step].process(batches, upto)  # type: ignore[union-attr]
         return {name: out[step] for name, step in self._plan.outputs}
-
-    def _run_step(self, step: int, out: list[Batch], upto: Bound) -> None:
-        operator = self._operators[step]
-        if operator is not None:
-            inputs = [out[source] for source in self._plan.steps[step].inputs]
-            out[step] = operator.process(inputs, upto)
 
     # ------------------------------------------------------------ loops
 
@@ -135,7 +142,8 @@ class Graph:
 
     def last_instant(self) -> Bound | None:
         """The last instant at which what windows hold now will leave them."""
-        found = [each.last_instant() for each in self._operators if isinstance(each, Timed | Reports)]
+        holders = (Timed, Reports, SlidingAggregate)
+        found = [each.last_instant() for each in self._operators if isinstance(each, holders)]
         return max((each for each in found if each is not None), default=None)
 
     def close_delays(self) -> None:
@@ -168,4 +176,4 @@ class _Cursor:
         while end < len(batch) and (batch.ts[end], batch.sub[end]) == instant:
             end += 1
         self._at = end
-        return batch.take(np.arange(start, end))
+        return batch if end - start == len(batch) else batch.take(np.arange(start, end))

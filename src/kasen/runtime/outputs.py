@@ -54,6 +54,7 @@ class Outputs:
     ) -> None:
         self._plan = plan
         self._pipeline = pipeline
+        self._relations = {one.name for one in plan.app.inputs if one.is_relation}
         self._on_progress = on_progress
         self._on_answer = on_answer
         self._started = time.monotonic()
@@ -90,6 +91,8 @@ class Outputs:
         late = self._pipeline.add(name, rows)
         for position, ts in zip(late.position.tolist(), late.ts.tolist(), strict=True):
             self.bury([chunk.refuse(position - offset, f"late: {ts} is below what SLACK allows")])
+        if name not in self._relations:
+            return
         for position in rows.position[rows.diff < 0].tolist():
             letter = chunk.refuse(position - offset, "unmatched delete: no such row")
             self._deletions.setdefault(name, {})[position] = letter

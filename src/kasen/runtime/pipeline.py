@@ -18,9 +18,11 @@ from kasen.operators.net import net
 from kasen.operators.streamify import units
 from kasen.operators.value_order import ValueOrder
 from kasen.plan.instantiate import Context
-from kasen.plan.physical import Input, Plan
+from kasen.plan.lower import is_net
+from kasen.plan.physical import Plan
 from kasen.runtime.feed import Feed, Rows, as_batch, join, number_tuples
 from kasen.runtime.graph import Graph
+from kasen.runtime.memory import keep_freed_memory
 from kasen.runtime.relation import Relation
 
 #: How long an unbounded chain of windows may go on expiring after the end of the input.
@@ -44,23 +46,31 @@ class Pipeline:
     """Feeds in, operators, answers out."""
 
     def __init__(self, plan: Plan) -> None:
+        keep_freed_memory()
         self._plan = plan
         self.dictionary = Dictionary()
         self.failures = Failures()
         app = plan.app
         max_ticks = int(app.setting("max_ticks", "1000000"))
         self._graph = Graph(plan, Context(self.dictionary, self.failures), max_ticks)
-        self._inputs: dict[str, Input] = {one.name: one for one in app.inputs}
         self._feeds = {one.name: Feed(len(one.schema), one.slack) for one in app.inputs if not one.is_static}
         self._relations = {
             one.name: Relation(len(one.schema), one.timestamp)
             for one in app.inputs
             if one.is_relation and not one.is_static
         }
+        self._by_tuple = [one.name for one in app.inputs if not one.is_static and one.tick.value == "TUPLE"]
         self._tables: dict[str, Rows] = {}
-        self._orders = {
-            query.name: ValueOrder(orderings(query.schema), self.dictionary) for query in app.queries
-        }
+        outputs = dict(plan.outputs)
+        self._relation_queries = [
+            (
+                query.name,
+                ValueOrder(orderings(query.schema), self.dictionary),
+                is_net(plan.steps[outputs[query.name]].node),
+            )
+            for query in app.queries
+            if not query.is_stream
+        ]
         self._upto = Bound(-(2**63), 0)
 
     # ------------------------------------------------------------ input
@@ -75,6 +85,12 @@ class Pipeline:
     def advance(self, name: str, ts: int) -> None:
         """No row with a time below `ts` will come on this input any more."""
         self._feeds[name].advance(ts)
+
+    def skip(self, name: str) -> None:
+        """The input is idle: it goes along with the others. Rows that it brings later may be late."""
+        others = [feed.frontier for other, feed in self._feeds.items() if other != name]
+        if others and name in self._feeds:
+            self._feeds[name].advance(min(others))
 
     def end(self, name: str) -> None:
         """No row at all will come on this input any more."""
@@ -138,14 +154,18 @@ class Pipeline:
     def _release(self, ts: int, answer: Answer) -> tuple[dict[str, Batch], Bound | None]:
         """The rows below a time as changes, and the first of their instants."""
         rows = {name: feed.release(ts) for name, feed in self._feeds.items()}
-        by_tuple = [name for name in rows if self._inputs[name].tick.value == "TUPLE"]
-        subs = dict(zip(by_tuple, number_tuples([rows[name] for name in by_tuple]), strict=True))
+        by_tuple = self._by_tuple
+        subs: dict[str, I64] = {}
+        if by_tuple:
+            subs = dict(zip(by_tuple, number_tuples([rows[name] for name in by_tuple]), strict=True))
         sources: dict[str, Batch] = {}
         first: list[Bound] = []
         for name, released in rows.items():
+            if not len(released):
+                continue
             batch = as_batch(released, subs.get(name))
-            first += [Bound(int(batch.ts[0]), int(batch.sub[0]))] if len(batch) else []
-            if name in self._relations and len(batch):
+            first.append(Bound(int(batch.ts[0]), int(batch.sub[0])))
+            if name in self._relations:
                 batch, refused = self._relations[name].apply(released, batch)
                 answer.deletions.append((name, released.position[released.diff < 0]))
                 if len(refused):
@@ -155,12 +175,11 @@ class Pipeline:
 
     def _netted(self, raw: dict[str, Batch]) -> dict[str, Batch]:
         netted = {}
-        for query in self._plan.app.queries:
-            batch = raw[query.name]
-            if len(batch) and not query.is_stream:
-                batch = self._orders[query.name].sort(units(net(batch)))
-            netted[query.name] = batch
-        return netted
+        for name, order, already in self._relation_queries:
+            batch = raw[name]
+            if len(batch):
+                netted[name] = order.sort(batch if already else units(net(batch)))
+        return raw | netted
 
     def flush(self) -> list[Answer]:
         """After the end of the input: lets windows expire. Delays deliver nothing any more."""

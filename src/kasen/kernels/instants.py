@@ -1,0 +1,57 @@
+"""The order of instants: of rows as they are read, and of two lists of changes to be made one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kasen.kernels.compiled import V, compiled
+
+_NEVER = -(2**63)
+
+
+@compiled(f"UniTuple(int64, 3)({V}, int64, int64, int64)", inline=False)
+def check_times(ts: Any, greatest: Any, slack: Any, advanced: Any) -> Any:
+    """How many rows are late, whether no time is below the one before it (0 or 1), and the greatest time.
+
+    A row is late if its time lies below `advanced`, or below the greatest time before it minus `slack`.
+    `greatest` is that of the rows read earlier, and the answer's is at least that.
+    """
+    late = 0
+    ascending = 1
+    for i in range(len(ts)):
+        if ts[i] < greatest:
+            if i > 0 and ts[i] < ts[i - 1]:
+                ascending = 0
+            if ts[i] < advanced or (greatest >= _NEVER + slack and ts[i] < greatest - slack):
+                late += 1
+        else:
+            greatest = ts[i]
+            if ts[i] < advanced:
+                late += 1
+    return late, ascending, greatest
+
+
+@compiled(f"void({V}, {V}, {V}, {V}, {V})", inline=False)
+def merge_order(ts: Any, sub: Any, other_ts: Any, other_sub: Any, order: Any) -> None:
+    """The order that makes one list of two, each in instant order; the first one's come first in an instant.
+
+    Positions in `order` count through the first list and on into the other.
+    """
+    i = j = 0
+    n, m = len(ts), len(other_ts)
+    for k in range(n + m):
+        if j == m or (i < n and (ts[i] < other_ts[j] or (ts[i] == other_ts[j] and sub[i] <= other_sub[j]))):
+            order[k] = i
+            i += 1
+        else:
+            order[k] = n + j
+            j += 1
+
+
+@compiled(f"int64({V}, {V})", inline=False)
+def has_ties(ts: Any, sub: Any) -> Any:
+    """Whether two neighbours are at one instant."""
+    for i in range(1, len(ts)):
+        if ts[i] == ts[i - 1] and sub[i] == sub[i - 1]:
+            return 1
+    return 0

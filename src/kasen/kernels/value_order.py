@@ -1,0 +1,144 @@
+"""Sorting by value within each instant."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kasen.kernels.compiled import M, V, compiled
+
+#: How a column's numbers compare; as in operators.batch.
+_DOUBLE, _TEXT = 1, 2
+_TURN = 0x7FFFFFFFFFFFFFFF
+# So few are sorted by insertion.
+_FEW = 12
+
+
+@compiled(f"int64(int64, int64, {V})")
+def _comparable(value: Any, order: Any, labels: Any) -> Any:
+    if order == _TEXT:
+        return labels[value] if len(labels) else value
+    if order == _DOUBLE and value < 0:
+        # IEEE bits order like integers once the bits of negative numbers are turned around; the one NaN
+        # is positive and lies above infinity.
+        return value ^ _TURN
+    return value
+
+
+@compiled(f"boolean({M}, {V}, {V}, {V}, int64, int64)")
+def _is_before(data: Any, diff: Any, orders: Any, labels: Any, one: Any, other: Any) -> Any:
+    """Whether row `one` must stand before row `other`: by columns, NULL first, then by diff."""
+    last = len(data) - 1
+    differ = data[last, one] ^ data[last, other]
+    for column in range(last):
+        if (differ >> column) & 1:
+            return (data[last, one] >> column) & 1 == 1
+        a, b = data[column, one], data[column, other]
+        if a != b:
+            return _comparable(a, orders[column], labels) < _comparable(b, orders[column], labels)
+    return diff[one] < diff[other]
+
+
+@compiled(f"void({V}, int64, int64, {V}, {M}, {V}, {V}, {V})", inline=False)
+def _sort(
+    rows: Any, begin: Any, end: Any, spare: Any, data: Any, diff: Any, orders: Any, labels: Any
+) -> None:
+    """Sorts rows[begin:end]: runs by insertion, then merged, twice as long each time."""
+    for first in range(begin, end, _FEW):
+        for i in range(first + 1, min(first + _FEW, end)):
+            row = rows[i]
+            j = i
+            while j > first and _is_before(data, diff, orders, labels, row, rows[j - 1]):
+                rows[j] = rows[j - 1]
+                j -= 1
+            rows[j] = row
+    size = _FEW
+    while size < end - begin:
+        for first in range(begin, end - size, 2 * size):
+            middle = first + size
+            last = min(middle + size, end)
+            if not _is_before(data, diff, orders, labels, rows[middle], rows[middle - 1]):
+                continue
+            for i in range(first, middle):
+                spare[i] = rows[i]
+            i, j, k = first, middle, first
+            while i < middle and j < last:
+                if _is_before(data, diff, orders, labels, rows[j], spare[i]):
+                    rows[k] = rows[j]
+                    j += 1
+                else:
+                    rows[k] = spare[i]
+                    i += 1
+                k += 1
+            while i < middle:
+                rows[k] = spare[i]
+                i += 1
+                k += 1
+        size *= 2
+
+
+@compiled(f"boolean({V}, int64, int64, {V}, {V}, {M})")
+def _deal(rows: Any, begin: Any, end: Any, spare: Any, counts: Any, data: Any) -> Any:
+    """Sorts rows[begin:end] by the first column alone, if its numbers are few enough to be counted."""
+    least = greatest = data[0, rows[begin]]
+    nulls = 0
+    last = len(data) - 1
+    for i in range(begin, end):
+        value = data[0, rows[i]]
+        nulls |= data[last, rows[i]] & 1
+        least = min(least, value)
+        greatest = max(greatest, value)
+    size = greatest - least + 1
+    if nulls or size <= 0 or size >= len(counts) or size > 4 * (end - begin):
+        return False
+    for k in range(size + 1):
+        counts[k] = 0
+    for i in range(begin, end):
+        counts[data[0, rows[i]] - least + 1] += 1
+    for k in range(1, size):
+        counts[k] += counts[k - 1]
+    for i in range(begin, end):
+        k = data[0, rows[i]] - least
+        spare[begin + counts[k]] = rows[i]
+        counts[k] += 1
+    for i in range(begin, end):
+        rows[i] = spare[i]
+    return True
+
+
+@compiled(f"void({V}, {V}, {V}, {V}, {V}, {V}, {V}, {M}, {V}, {V})", inline=False)
+def sort_instants(
+    rows: Any,
+    spare: Any,
+    counts: Any,
+    ts: Any,
+    sub: Any,
+    diff: Any,
+    orders: Any,
+    data: Any,
+    labels: Any,
+    countable: Any,
+) -> None:
+    """Sorts `rows`, positions in instant order, by value and diff within each instant.
+
+    `spare` is as long as `rows`; `counts` is room for counting, of any length. countable[0] says whether
+    the first column's numbers are in the order of its values.
+    """
+    n = len(rows)
+    begin = 0
+    while begin < n:
+        at = rows[begin]
+        end = begin + 1
+        while end < n and ts[rows[end]] == ts[at] and sub[rows[end]] == sub[at]:
+            end += 1
+        if end - begin > 4 * _FEW and countable[0] and _deal(rows, begin, end, spare, counts, data):
+            i = begin
+            while i < end:
+                j = i + 1
+                while j < end and data[0, rows[j]] == data[0, rows[i]]:
+                    j += 1
+                if j - i > 1:
+                    _sort(rows, i, j, spare, data, diff, orders, labels)
+                i = j
+        elif end - begin > 1:
+            _sort(rows, begin, end, spare, data, diff, orders, labels)
+        begin = end
