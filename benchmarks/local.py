@@ -27,7 +27,7 @@ from kasen.runtime.feed import Rows
 from kasen.runtime.pipeline import Pipeline
 
 MINUTE = 60_000_000
-CHUNK = 1 << 16
+CHUNK = 1 << 15
 KEYS = 1000
 STREAM = "REGISTER STREAM s (ts TIMESTAMP, k BIGINT, v BIGINT) TIMESTAMP BY ts FROM 'memory';"
 
@@ -103,7 +103,7 @@ def sliding(out: Table, quick: bool, spark: bool) -> None:
     """MAX and COUNT per key; all ranges over the same data, three times as long as the longest of them."""
     ranges = (4, 60, 600) if quick else (4, 60, 3600)
     span = 3 * ranges[-1]
-    rows = 2_000_000 if quick else 30_000_000
+    rows = 2_000_000 if quick else 20_000_000
     table = events(rows, span * MINUTE)
     connection = connect()
     connection.register("s", table)
@@ -115,7 +115,7 @@ def sliding(out: Table, quick: bool, spark: bool) -> None:
             "ISTREAM(SELECT k, MAX(v) AS top, COUNT(*) AS n "
             f"FROM s [RANGE {minutes} MINUTES SLIDE 1 MINUTE] GROUP BY k)"
         )
-        seconds = best(lambda query=query: run(query, table), 1 if quick else 2)
+        seconds = best(lambda query=query: run(query, table), 1)
         rates[minutes] = rows / seconds
         duck = best(lambda minutes=minutes: _duck_panes(connection, minutes), 1)
         polars = best(lambda minutes=minutes: _polars_panes(frame, minutes), 1)

@@ -94,3 +94,22 @@ def take_rows(
     for column in range(len(data)):
         for j in range(len(rows)):
             out[column, j] = data[column, rows[j]]
+
+
+@njit("boolean(int64[::1])", cache=True, nogil=True)
+def all_units(diff: I64) -> bool:
+    """Whether every change is of one row."""
+    for i in range(len(diff)):  # noqa: SIM110, all() of a generator does not compile
+        if diff[i] > 1 or diff[i] < -1:
+            return False
+    return True
+
+
+@njit("int64(int64[::1], int64, int64[::1])", cache=True, nogil=True)
+def signed(diff: I64, sign: int, rows: I64) -> int:
+    """Writes the positions of the changes of one sign into `rows`, which is long enough; returns how many."""
+    count = 0
+    for i in range(len(diff)):
+        rows[count] = i
+        count += diff[i] * sign > 0
+    return count

@@ -81,6 +81,20 @@ def places(keep: npt.NDArray[np.bool_]) -> I64:
     return rows
 
 
+_SHARED = 1 << 18
+_ONES, _ZEROS = np.ones(_SHARED, np.int64), np.zeros(_SHARED, np.int64)
+
+
+def ones(count: int) -> I64:
+    """So many ones, in memory that all share: nobody changes a batch."""
+    return _ONES[:count] if count <= _SHARED else np.ones(count, np.int64)
+
+
+def zeros(count: int) -> I64:
+    """So many zeros, in memory that all share."""
+    return _ZEROS[:count] if count <= _SHARED else np.zeros(count, np.int64)
+
+
 def empty(columns: int) -> Batch:
     none = np.empty(0, np.int64)
     return Batch(none, none, none, np.empty((columns + 1, 0), np.int64))

@@ -6,17 +6,18 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from kasen.kernels.columns import all_units, signed
 from kasen.operators.base import State, Stateless
-from kasen.operators.batch import BEGIN, I64, Batch, Bound, concat, empty, places
+from kasen.operators.batch import BEGIN, I64, Batch, Bound, concat, empty
 from kasen.operators.net import net
 from kasen.operators.value_order import ValueOrder
 
 
 def units(batch: Batch) -> Batch:
     """The batch with every diff +1 or -1: a change of multiplicity k becomes k changes."""
-    size = np.abs(batch.diff)
-    if not len(batch) or size.max() <= 1:
+    if all_units(batch.diff):
         return batch
+    size = np.abs(batch.diff)
     spread = batch.take(np.repeat(np.arange(len(batch)), size))
     return Batch(spread.ts, spread.sub, np.sign(spread.diff), spread.data)
 
@@ -36,7 +37,8 @@ class Inserted(Stateless):
             return batch
         if not self._netted:
             batch = net(batch)
-        rows = places(batch.diff > 0 if self._sign > 0 else batch.diff < 0)
+        rows = np.empty(len(batch), np.int64)
+        rows = rows[: signed(batch.diff, self._sign, rows)]
         if len(rows) > 1:
             rows = self._order.sorted(batch, rows)
         elif len(rows) == len(batch) and self._sign > 0:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from kasen.kernels.instants import check_times
 from kasen.operators.base import State
-from kasen.operators.batch import I64, TICK_BITS, Batch
+from kasen.operators.batch import I64, TICK_BITS, Batch, ones, zeros
 
 _NEVER = -(2**63)
 _ALWAYS = 2**63 - 1
@@ -70,8 +70,10 @@ class Feed:
     the first to the last row. As long as they do, rows are moved once: when they are released.
     """
 
-    def __init__(self, columns: int, slack: int) -> None:
+    def __init__(self, columns: int, slack: int, timestamp: int | None = None) -> None:
+        """`timestamp` is given for streams whose times are a column: then nothing else needs to be moved."""
         self._slack = slack
+        self._timestamp = timestamp
         self._greatest = _NEVER
         self._advanced = _NEVER
         self._ended = False
@@ -152,9 +154,20 @@ class Feed:
         self._held = kept
         if not ready:
             return self._nothing
+        if self._timestamp is not None:
+            return self._slim(ready)
         if len(ready) > 1:
             return join(ready)
         return ready[0] if ready[0].data.flags.c_contiguous else _copy(ready[0])
+
+    def _slim(self, ready: list[Rows]) -> Rows:
+        """A stream's rows: all of them enter, times are a column, and positions have done their work."""
+        assert self._timestamp is not None
+        if len(ready) > 1:
+            data = np.concatenate([part.data for part in ready], axis=1)
+        else:
+            data = np.ascontiguousarray(ready[0].data)
+        return Rows(data[self._timestamp], ones(data.shape[1]), data, self._nothing.position)
 
     def _order(self) -> None:
         """Sorts what is held by time, if it is not. Sorting is stable, so rows of one time stay in order."""
@@ -211,4 +224,4 @@ def number_tuples(streams: list[Rows]) -> list[I64]:
 
 
 def as_batch(rows: Rows, sub: I64 | None) -> Batch:
-    return Batch(rows.ts, np.zeros(len(rows), np.int64) if sub is None else sub, rows.diff, rows.data)
+    return Batch(rows.ts, zeros(len(rows)) if sub is None else sub, rows.diff, rows.data)

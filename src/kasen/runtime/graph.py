@@ -65,9 +65,10 @@ class Graph:
                 self._run_loop(stage, out, upto)
                 continue
             step, inputs, stateless = self._alone[stage]
+            if stateless and len(inputs) == 1 and not out[inputs[0]].ts.size:
+                continue
             batches = [out[source] for source in inputs]
-            if not stateless or any(len(batch) for batch in batches):
-                out[step] = self._operators[step].process(batches, upto)  # type: ignore[union-attr]
+            out[step] = self._operators[step].process(batches, upto)  # type: ignore[union-attr]
         return {name: out[step] for name, step in self._plan.outputs}
 
     # ------------------------------------------------------------ loops

@@ -53,7 +53,11 @@ class Pipeline:
         app = plan.app
         max_ticks = int(app.setting("max_ticks", "1000000"))
         self._graph = Graph(plan, Context(self.dictionary, self.failures), max_ticks)
-        self._feeds = {one.name: Feed(len(one.schema), one.slack) for one in app.inputs if not one.is_static}
+        self._feeds = {
+            one.name: Feed(len(one.schema), one.slack, None if one.is_relation else one.timestamp)
+            for one in app.inputs
+            if not one.is_static
+        }
         self._relations = {
             one.name: Relation(len(one.schema), one.timestamp)
             for one in app.inputs
@@ -109,7 +113,10 @@ class Pipeline:
 
     @property
     def ended(self) -> bool:
-        return all(feed.ended for feed in self._feeds.values())
+        for feed in self._feeds.values():  # noqa: SIM110, this is asked at every push
+            if not feed.ended:
+                return False
+        return True
 
     @property
     def slowest(self) -> str | None:
