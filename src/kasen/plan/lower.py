@@ -261,6 +261,8 @@ def _swapped(residual: Expr | None, left: int, right: int) -> Expr | None:
 
 def _semi(node: logical.SemiJoin) -> Node:
     if node.kind is SemiKind.NULL_AWARE_ANTI:
+        if len(node.keys) == 1 and node.residual is None:
+            return _not_in(node)
         return _semi(_null_aware(node))
     width = len(node.left.schema)
     left, left_places = _with_columns(node.left, [key for key, _ in node.keys])
@@ -273,6 +275,20 @@ def _semi(node: logical.SemiJoin) -> Node:
         residual = remap(residual, places)
     semi = logical.SemiJoin(left.schema, left, right, node.kind, keys, residual)
     return _restore(semi, node.schema, {i: i for i in range(width)})
+
+
+def _not_in(node: logical.SemiJoin) -> Node:
+    """x NOT IN (query) by keys: no equal value, no NULL among them, and x not NULL unless there are none."""
+    ((value, key),) = node.keys
+    unequal = _semi(_anti(node.left, node.right, node.keys, None))
+    is_null = Call(BOOLEAN, "is_null", (key,))
+    nulls = logical.Filter(node.right.schema, node.right, is_null)
+    certain = _semi(_anti(unequal, nulls, (), None))
+    missing = Call(BOOLEAN, "is_null", (value,))
+    known = logical.Filter(node.schema, certain, Call(BOOLEAN, "not", (missing,)))
+    unknown = logical.Filter(node.schema, certain, missing)
+    beside_none = _semi(_anti(unknown, node.right, (), None))
+    return logical.SetOp(node.schema, known, beside_none, SetKind.UNION, True)
 
 
 def _null_aware(node: logical.SemiJoin) -> logical.SemiJoin:
