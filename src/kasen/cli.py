@@ -106,11 +106,14 @@ def demo(engine: Annotated[Engine, typer.Option(help="Where to run.")] = Engine.
 def run_app(file: Path, job: Job) -> int:
     """Runs an app; returns how many rows were refused."""
     from kasen.plan.physical import plan_app
+    from kasen.runtime.memory import keep_freed_memory
     from kasen.terminal import Screen
 
     bound = load(file)
     warn(bound)
     plan = plan_app(bound)
+    # This process is Kasen's own; a program that uses the Python API decides for itself.
+    keep_freed_memory()
     with Screen(bound, tables=job.out is None) as screen:
         running = start(plan, file.parent, job, screen)
         stop_on_signals(running)

@@ -22,7 +22,6 @@ from kasen.plan.lower import is_net
 from kasen.plan.physical import Plan
 from kasen.runtime.feed import Feed, Rows, as_batch, join, number_tuples
 from kasen.runtime.graph import Graph
-from kasen.runtime.memory import keep_freed_memory
 from kasen.runtime.relation import Relation
 
 #: How long an unbounded chain of windows may go on expiring after the end of the input.
@@ -46,7 +45,6 @@ class Pipeline:
     """Feeds in, operators, answers out."""
 
     def __init__(self, plan: Plan) -> None:
-        keep_freed_memory()
         self._plan = plan
         self.dictionary = Dictionary()
         self.failures = Failures()
