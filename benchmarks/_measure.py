@@ -26,7 +26,8 @@ class Table:
     """Prints each line as soon as it is measured."""
 
     def __init__(self, title: str) -> None:
-        command = " ".join(["python", *sys.argv])
+        script = Path(sys.argv[0])
+        command = " ".join(["python", "-m", f"{script.parent.name}.{script.stem}", *sys.argv[1:]])
         print(f"# {title}\n# command: {command}\n", flush=True)
         self.missed = 0
         self.add(Line("what", "ours", "theirs", "ratio", "target"))

@@ -12,6 +12,7 @@ import gc
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -19,9 +20,9 @@ import duckdb
 import numpy as np
 import polars as pl
 import pyarrow as pa
-from _measure import Line, Table, best, resident, speed
 
 import kasen
+from benchmarks._measure import Line, Table, best, resident, speed
 from kasen.cql.bind import bind_text
 from kasen.plan.physical import plan_app
 from kasen.runtime.feed import Rows
@@ -117,10 +118,10 @@ def sliding(out: Table, quick: bool, spark: bool) -> None:
             "ISTREAM(SELECT k, MAX(v) AS top, COUNT(*) AS n "
             f"FROM s [RANGE {minutes} MINUTES SLIDE 1 MINUTE] GROUP BY k)"
         )
-        seconds = best(lambda query=query: run(query, table), 1)
+        seconds = best(partial(run, query, table), 1)
         rates[minutes] = rows / seconds
-        duck = best(lambda minutes=minutes: _duck_panes(connection, minutes), 1)
-        polars = best(lambda minutes=minutes: _polars_panes(frame, minutes), 1)
+        duck = best(partial(_duck_panes, connection, minutes), 1)
+        polars = best(partial(_polars_panes, frame, minutes), 1)
         name, theirs = min(("DuckDB", duck), ("Polars", polars), key=lambda each: each[1])
         ratio = theirs / seconds
         what = f"MAX, COUNT by key: RANGE {minutes} SLIDE 1, {rows / 1e6:.0f} M rows"
@@ -187,7 +188,7 @@ def per_tuple(out: Table, quick: bool) -> None:
     for name, window in windows.items():
         for call in ("SUM(v)", "MAX(v)"):
             query = f"SELECT k, {call} AS x, COUNT(*) AS n FROM s [{window}] GROUP BY k"
-            seconds = best(lambda query=query: run(query, table), 2)
+            seconds = best(partial(run, query, table), 2)
             rate = rows / seconds / 1e6
             what = f"{call}, COUNT by key a tuple: {name}"
             out.add(Line(what, speed(rows, seconds), "", f"{rate:.2f}", "at least 1 M tuples/s", rate >= 1))

@@ -1,6 +1,6 @@
 #!/bin/sh
 # usage: run_all.sh FOLDER PYTHON
-# Runs every script in FOLDER, in name order, and stops at the first that fails. Files whose name begins with _ are
+# Runs every script in FOLDER as a module, in name order, and stops at the first that fails. Files whose name begins with _ are
 # helpers of the others.
 set -eu
 
@@ -11,8 +11,9 @@ found=0
 for script in "$folder"/[!_]*.py; do
     [ -e "$script" ] || continue
     found=1
-    echo "== $script"
-    "$python" "$script"
+    module=$(echo "${script%.py}" | tr / .)
+    echo "== python -m $module"
+    "$python" -m "$module"
 done
 
 [ "$found" = 1 ] || echo "There are no scripts in $folder/ yet."
