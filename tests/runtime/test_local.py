@@ -107,6 +107,20 @@ def test_a_checkpoint_of_another_app_is_refused(tmp_path: Path) -> None:
         run(app, tmp_path / "out", 20, tmp_path / "checkpoint")
 
 
+def test_rows_without_a_time_column_are_stamped_as_they_are_read(tmp_path: Path) -> None:
+    (tmp_path / "s.csv").write_text("a\n1\n2\n3\n")
+    app = tmp_path / "app.cql"
+    app.write_text(
+        "REGISTER STREAM s (a INTEGER) FROM 'csv' OPTIONS (path 's.csv');"
+        "REGISTER QUERY q AS ISTREAM(SELECT a FROM s [RANGE 1 MINUTE]);"
+    )
+    run(app, tmp_path / "out", 100)
+    lines = (tmp_path / "out" / "q.csv").read_text().splitlines()
+    assert [line.split(",")[-1] for line in lines[1:]] == ["1", "2", "3"]
+    with pytest.raises(DataError, match="arrival time"):
+        run(app, tmp_path / "out", 100, tmp_path / "checkpoint")
+
+
 def killed_runs(tmp_path: Path, rows: int, kills: int, seed: int) -> None:
     """Kills a run with SIGKILL at random moments, resumes it each time, and compares what it leaves."""
     print(f"seed {seed}")

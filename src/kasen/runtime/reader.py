@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,8 +36,16 @@ class Reader:
     """
 
     def __init__(
-        self, name: str, source: Source, timestamp: int | None, dictionary: Dictionary, place: Any = None
+        self,
+        name: str,
+        source: Source,
+        timestamp: int | None,
+        dictionary: Dictionary,
+        place: Any = None,
+        clock: Callable[[], int] | None = None,
     ) -> None:
+        """`clock` tells the time of rows that carry none; a static table's have none at all."""
+        self._clock = clock
         self.name = name
         self._timestamp = timestamp
         self._dictionary = dictionary
@@ -88,7 +97,10 @@ class Reader:
         assert self._chunk is not None
         data = np.ascontiguousarray(self._data[:, first:last])
         count = last - first
-        ts = data[self._timestamp].copy() if self._timestamp is not None else np.zeros(count, np.int64)
+        if self._timestamp is not None:
+            ts = data[self._timestamp].copy()
+        else:
+            ts = np.full(count, self._clock() if self._clock is not None else 0, np.int64)
         positions = np.arange(self._count, self._count + count, dtype=np.int64)
         return Rows(ts, self._chunk.diff[first:last], data, positions)
 
