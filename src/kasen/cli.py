@@ -185,3 +185,8 @@ def main() -> None:
         app()
     except KasenError as error:
         fail(error)
+    except OSError as error:
+        # A full disk, a folder that may not be written to: the machine says no, and says why.
+        fail(DataError(f"{error.filename or 'input or output'}: {error.strerror or error}"))
+    except KeyboardInterrupt:
+        sys.exit(130)

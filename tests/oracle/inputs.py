@@ -99,6 +99,8 @@ def _accept(one: Input, found: Iterable[Record], dead: list[DeadLetter]) -> list
             diff = _diff(one, record)
             ts = _time(one, row)
             # Late: when read, ts < (greatest ts read so far in that stream - SLACK).
+            if abs(ts) >= 2**62:
+                raise Refused(f"{BAD_TIMESTAMP}: {ts} is out of range")
             if greatest is not None and ts < greatest - one.slack:
                 raise Refused(f"{LATE}: {ts} is below {greatest - one.slack}")
         except Refused as refused:

@@ -17,8 +17,8 @@ class AppendFile:
         self._path = path
         self._header = header
         self._synced_folder = False
-        path.parent.mkdir(parents=True, exist_ok=True)
         try:
+            path.parent.mkdir(parents=True, exist_ok=True)
             self._file = path.open("r+b" if resume is not None else "wb", _BUFFER)
         except OSError as fault:
             raise DataError(f"cannot write {path}: {fault.strerror}") from None

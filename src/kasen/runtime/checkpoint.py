@@ -11,6 +11,7 @@ import json
 import os
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -22,24 +23,39 @@ _KEPT = 2
 
 
 class Checkpoints:
-    """The checkpoints in a folder, for one app."""
+    """The checkpoints in a folder, for one app.
 
-    def __init__(self, folder: Path, app_text: str) -> None:
+    `older_will_do` says that sources can be read again from an older one, should the newest be damaged.
+    """
+
+    def __init__(self, folder: Path, app_text: str, *, older_will_do: bool = True) -> None:
+        self._older_will_do = older_will_do
         self._folder = folder
         self._app_text = app_text
         self._number = 0
 
     def load(self) -> tuple[dict[str, State], dict[str, Any]] | None:
-        """The newest checkpoint, or None if there is none."""
+        """The newest checkpoint that can be read, or None if there is none."""
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise DataError(f"cannot keep checkpoints in {self._folder}: {error.strerror}") from None
         found = self._files()
-        if not found:
-            return None
-        newest = found[-1]
-        self._number = int(newest.stem.split("-")[1])
-        with np.load(newest, allow_pickle=False) as arrays:
+        self._number = _number(found[-1]) if found else 0
+        for file in reversed(found):
+            try:
+                return self._read(file)
+            except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
+                damaged = f"{file} is damaged ({error})"
+                if not self._older_will_do or file is found[0]:
+                    raise DataError(f"{damaged}; remove {self._folder} to start anew") from None
+        return None
+
+    def _read(self, file: Path) -> tuple[dict[str, State], dict[str, Any]]:
+        with np.load(file, allow_pickle=False) as arrays:
             header = json.loads(arrays["header"].tobytes())
             if header["version"] != VERSION:
-                raise DataError(f"{newest} has format {header['version']}; this Kasen reads format {VERSION}")
+                raise DataError(f"{file} has format {header['version']}; this Kasen reads format {VERSION}")
             if header["app"] != self._app_text:
                 raise DataError(
                     f"{self._folder} holds checkpoints of another app, or of another text of this one; "
@@ -74,7 +90,13 @@ class Checkpoints:
             old.unlink()
 
     def _files(self) -> list[Path]:
-        return sorted(self._folder.glob("state-*.npz"))
+        return sorted(file for file in self._folder.glob("state-*.npz") if _number(file))
+
+
+def _number(file: Path) -> int:
+    """The number in a checkpoint's name; 0 for a file that is none."""
+    digits = file.stem.removeprefix("state-")
+    return int(digits) if digits.isdigit() else 0
 
 
 def _sync_folder(folder: Path) -> None:

@@ -8,15 +8,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from kasen.connect.chunk import Chunk, DeadLetter
 from kasen.connect.dead_letter import DeadLetterFile
 from kasen.connect.decode import decode, output_schema
 from kasen.connect.registry import open_sink
 from kasen.connect.sink import Sink
+from kasen.errors import DataError
 from kasen.plan.physical import Plan
 from kasen.runtime.feed import Rows
 from kasen.runtime.pipeline import Answer, Pipeline
 from kasen.types import Connector
+
+#: Times lie strictly between -MOST_TIME and MOST_TIME, as lengths do, so that their sums never overflow.
+MOST_TIME = 2**62
 
 
 @dataclass(slots=True)
@@ -61,6 +67,7 @@ class Outputs:
         self.progress = Progress(results={query.name: 0 for query in plan.app.queries})
         self.progress.rows = notes.get("rows", 0)
         self.progress.results |= notes.get("results", {})
+        self._targets: set[Path] = set()
         self.sinks = self._open_sinks(base, out, notes.get("sinks", {}))
         self._file = DeadLetterFile(out, notes.get("dead")) if out is not None else None
         self.dead_letters: list[DeadLetter] = []
@@ -77,9 +84,21 @@ class Outputs:
             if connector is None and out is not None:
                 connector, folder = Connector("csv", (("path", f"{query.name}.csv"),)), out
             if connector is not None:
+                self._protect(query.name, folder / connector.option("path"), base)
                 schema = output_schema(query.schema, self._plan.app.time)
                 sinks[query.name] = open_sink(connector, folder, query.name, schema, resume.get(query.name))
         return sinks
+
+    def _protect(self, query: str, sink: Path, base: Path) -> None:
+        """No answer is ever written over an input, nor over another answer."""
+        target = sink.resolve()
+        for one in self._plan.app.inputs:
+            source = (base / one.connector.option("path")).resolve()
+            if one.connector.option("path") and source in (target, *target.parents):
+                raise DataError(f"{query} would be written to {sink}, which {one.name} is read from")
+        if target in self._targets:
+            raise DataError(f"{query} would be written to {sink}, to which another query is written")
+        self._targets.add(target)
 
     def take(self, name: str, rows: Rows, dead: list[DeadLetter], chunk: Chunk, offset: int) -> None:
         """Hands rows of a chunk to the pipeline; what is refused, to the dead letter.
@@ -88,6 +107,12 @@ class Outputs:
         """
         self.bury(dead)
         self.progress.rows += len(rows)
+        beyond = np.abs(rows.ts) >= MOST_TIME
+        if beyond.any():
+            for position in rows.position[beyond].tolist():
+                reason = "bad timestamp: beyond what windows and delays can be added to"
+                self.bury([chunk.refuse(position - offset, reason)])
+            rows = rows.take(~beyond)
         late = self._pipeline.add(name, rows)
         for position, ts in zip(late.position.tolist(), late.ts.tolist(), strict=True):
             self.bury([chunk.refuse(position - offset, f"late: {ts} is below what SLACK allows")])

@@ -45,7 +45,7 @@ def spark_type(type_: Type) -> T.DataType:
 def open_frame(spark: SparkSession, one: Input, base: Path, files_per_epoch: int | None) -> DataFrame:
     """An input's rows as a streaming DataFrame (a static table's as a batch one)."""
     if one.timestamp is None and not one.is_relation:
-        raise DataError(f"{one.name} has no TIMESTAMP BY: on Spark rows must carry their time; or --engine local")
+        raise DataError(f"{one.name} has no TIMESTAMP BY: on Spark, rows must carry their time")
     reader = _READERS.get(one.connector.format)
     if reader is None:
         known = ", ".join(sorted(_READERS))

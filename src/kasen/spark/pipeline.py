@@ -57,7 +57,10 @@ class SparkRun:
         self._lines: dict[tuple[str, str], int] = {}
         self._counts: dict[str, int] = {}
         self.pipeline = Pipeline(plan)
-        self._checkpoints = Checkpoints(checkpoint / "state", plan.fingerprint) if checkpoint else None
+        self._checkpoints = (
+            # Spark does not repeat epochs that it has finished, so only the newest state will do.
+            Checkpoints(checkpoint / "state", plan.fingerprint, older_will_do=False) if checkpoint else None
+        )
         states, notes = (self._checkpoints and self._checkpoints.load()) or (None, {})
         self._resumed = states is not None
         if states is not None:
