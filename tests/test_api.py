@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pyarrow as pa
@@ -81,6 +81,69 @@ def test_an_idle_stream_no_longer_holds_the_others_back() -> None:
     assert [row[4] for row in rows(p.query("q").to_arrow()) if row[3] == 1] == [2]
     p.push("a", [{"ts": 4, "x": 1}])
     assert [one.reason.split(":")[0] for one in p.dead_letters] == ["late"]
+
+
+def test_static_tables_are_read_beside_pushed_streams(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("item,name\n7,lamp\n")
+    p = kasen.Pipeline(engine="local", base=tmp_path).execute(BIDS)
+    p.execute("REGISTER RELATION t (item BIGINT, name VARCHAR) FROM 'csv' OPTIONS (path 't.csv')")
+    p.execute("REGISTER QUERY q AS SELECT t.name FROM bids [ROWS 1], t WHERE bids.item = t.item")
+    p.push("bids", [{"ts": 1, "item": 7, "price": 1}]).drain()
+    assert [row[4] for row in rows(p.query("q").to_arrow())] == ["lamp"]
+
+
+def test_what_cannot_be_pushed_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(kasen.DataError, match="FROM 'memory'"):
+        files(tmp_path).push("s", [{"ts": 1, "a": 1}])
+    p = kasen.Pipeline(engine="local").execute(BIDS + BEST)
+    p.push("bids", [{"ts": 1, "item": 7, "price": 1}])
+    with pytest.raises(kasen.DataError, match="pushed"):
+        p.start()
+    p.drain()
+    with pytest.raises(kasen.DataError, match="drained"):
+        p.push("bids", [])
+
+
+def test_drain_flushes_windows_if_the_app_says_so() -> None:
+    p = kasen.Pipeline(engine="local").execute("SET flush = true;" + BIDS + BEST)
+    p.push("bids", [{"ts": 1, "item": 7, "price": 1}]).drain()
+    assert [row[:4] for row in rows(p.query("best").to_arrow())] == [(1, 0, 0, 1), (12, 0, 0, -1)]
+
+
+@pytest.mark.parametrize("wrong", [None, 1.5, True, "2026-01-01"])
+def test_a_wrong_time_is_refused(wrong: object) -> None:
+    p = kasen.Pipeline(engine="local").execute(BIDS + BEST)
+    p.push("bids", [{"ts": 1, "item": 7, "price": 1}])
+    with pytest.raises(kasen.DataError, match="not a time"):
+        p.advance("bids", wrong)  # type: ignore[arg-type]
+
+
+def test_zoned_times_mean_the_same_in_push_and_advance() -> None:
+    nine = datetime(2026, 1, 1, 9, tzinfo=timezone(timedelta(hours=9)))
+    p = kasen.Pipeline(engine="local")
+    p.execute("REGISTER STREAM s (t TIMESTAMP, a INTEGER) TIMESTAMP BY t FROM 'memory'")
+    p.execute("REGISTER QUERY q AS SELECT a FROM s [RANGE 1 SECOND]")
+    p.push("s", [{"t": nine, "a": 1}]).advance("s", nine).push(
+        "s", [{"t": nine + timedelta(seconds=1), "a": 2}]
+    )
+    assert p.dead_letters == []
+
+
+def test_a_fault_in_a_callers_function_comes_out_of_drain(tmp_path: Path) -> None:
+    def fail(_: int, __: pa.Table) -> None:
+        raise ZeroDivisionError
+
+    p = files(tmp_path)
+    p.query("q").foreach_batch(fail)
+    p.start()
+    with pytest.raises(ZeroDivisionError):
+        p.drain()
+
+
+def test_times_out_of_range_are_dead_letters() -> None:
+    p = kasen.Pipeline(engine="local").execute(BIDS + BEST.replace("RANGE 10", "RANGE 4 SLIDE 3"))
+    p.push("bids", [{"ts": ts, "item": 7, "price": 1} for ts in (-(2**63), 5, 2**63 - 1)]).drain()
+    assert [one.reason.split(":")[0] for one in p.dead_letters] == ["bad timestamp"] * 2
 
 
 def files(folder: Path) -> kasen.Pipeline:

@@ -78,3 +78,23 @@ def test_run_without_out_shows_tables(app: Path) -> None:
     done = kasen("run", app, "--engine", "local")
     assert done.returncode == 0
     assert "q: 6 changes" in done.stdout
+
+
+def test_an_answer_is_never_written_over_an_input(app: Path) -> None:
+    app.write_text(
+        APP.replace("QUERY q AS", "QUERY s AS")
+        .replace("STREAM s ", "STREAM t ")
+        .replace("FROM s ", "FROM t ")
+    )
+    before = (app.parent / "s.csv").read_text()
+    done = kasen("run", app, "--engine", "local", "--out", app.parent)
+    assert done.returncode == 3
+    assert "is read from" in done.stderr
+    assert (app.parent / "s.csv").read_text() == before
+
+
+def test_a_folder_that_cannot_be_written_is_an_error_not_a_traceback(app: Path) -> None:
+    for option in ("--out", "--checkpoint"):
+        done = kasen("run", app, "--engine", "local", option, app.parent / "s.csv")
+        assert done.returncode == 3
+        assert "Traceback" not in done.stderr

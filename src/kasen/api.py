@@ -16,7 +16,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal
 
@@ -27,12 +27,12 @@ from kasen.connect.chunk import DeadLetter
 from kasen.connect.decode import decode, output_schema
 from kasen.connect.encode import encode
 from kasen.connect.memory import chunk_of
-from kasen.connect.registry import layout_of
+from kasen.connect.registry import layout_of, open_source
 from kasen.connect.sniff import sniffer
 from kasen.cql.bind import bind_text
 from kasen.cql.bound import App, Input, RegisteredQuery
 from kasen.cql.literals import parse_timestamp
-from kasen.errors import DataError, KasenError
+from kasen.errors import DataError
 from kasen.plan.explain import explain
 from kasen.plan.physical import plan_app
 from kasen.runtime.feed import Rows
@@ -40,6 +40,8 @@ from kasen.runtime.local import LocalRun, Options
 from kasen.runtime.outputs import Outputs
 from kasen.runtime.pipeline import Answer
 from kasen.runtime.pipeline import Pipeline as Running
+from kasen.runtime.reader import Reader
+from kasen.types import TIMESTAMP
 
 ForeachBatch = Callable[[int, pa.Table], None]
 Time = int | str | datetime
@@ -119,6 +121,8 @@ class Pipeline:
         batch: int = 1 << 16,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        if batch < 1:
+            raise DataError("batch must be at least 1")
         if engine != "local":
             raise DataError(f"Pipeline runs on the local engine for now, not on {engine!r}: see `kasen run`")
         self._base = Path(base)
@@ -129,7 +133,8 @@ class Pipeline:
         self._outputs: Outputs | None = None
         self._job: LocalRun | None = None
         self._thread: threading.Thread | None = None
-        self._error: KasenError | None = None
+        self._error: Exception | None = None
+        self._drained = False
         self._queries: dict[str, Query] = {}
         self._pushed: dict[str, int] = {}
         self._clock = clock
@@ -192,6 +197,10 @@ class Pipeline:
         An instant is answered when every stream's frontier is past it: push later rows, or `advance`.
         """
         one = self._input(stream)
+        if one.connector.format != "memory":
+            raise DataError(
+                f"{one.name} is read from {one.connector.format}; register it FROM 'memory' to push it"
+            )
         running = self._open()
         layout = layout_of(one.connector, one.name, one.schema, one.timestamp, one.is_relation)
         before = self._pushed.get(one.name, 0)
@@ -234,13 +243,18 @@ class Pipeline:
         return time.time_ns() // 1000
 
     def _time(self, ts: Time) -> int:
-        if isinstance(ts, int):
+        """A time as the app counts it; zoned ones are taken in UTC, as rows' are."""
+        if isinstance(ts, int) and not isinstance(ts, bool):
             return ts
-        if isinstance(ts, datetime):
-            return (ts.replace(tzinfo=None) - datetime(1970, 1, 1)) // timedelta(microseconds=1)
-        parsed = parse_timestamp(ts)
+        parsed = None
+        if self.app.time == TIMESTAMP and isinstance(ts, datetime):
+            naive = ts if ts.tzinfo is None else ts.astimezone(UTC).replace(tzinfo=None)
+            parsed = (naive - datetime(1970, 1, 1)) // timedelta(microseconds=1)
+        elif self.app.time == TIMESTAMP and isinstance(ts, str):
+            parsed = parse_timestamp(ts)
         if parsed is None:
-            raise DataError(f"{ts!r} is not a time: write YYYY-MM-DD HH:MM:SS")
+            form = "YYYY-MM-DD HH:MM:SS, a datetime or µs" if self.app.time == TIMESTAMP else "a whole number"
+            raise DataError(f"{ts!r} is not a time: this app's are {form}")
         return parsed
 
     def _input(self, name: str) -> Input:
@@ -252,6 +266,8 @@ class Pipeline:
 
     def _open(self) -> Running:
         """The running pipeline of a program that pushes; starts it on first use."""
+        if self._drained:
+            raise DataError("this pipeline has been drained: nothing can be pushed any more")
         if self._job is not None:
             raise DataError("this pipeline reads its sources itself (start, drain): nothing can be pushed")
         if self._running is None:
@@ -260,7 +276,23 @@ class Pipeline:
             self._outputs = Outputs(
                 plan, self._running, self._base, None, {}, lambda _: None, self._on_answer
             )
+            self._load_tables()
         return self._running
+
+    def _load_tables(self) -> None:
+        """Static tables come from their files; streams beside pushed ones must be pushed too."""
+        assert self._running is not None
+        assert self._outputs is not None
+        for one in self.app.inputs:
+            if one.connector.format == "memory":
+                continue
+            if not one.is_static:
+                form = one.connector.format
+                raise DataError(f"{one.name} is read from {form}: it cannot stand beside pushed streams")
+            source = open_source(one.connector, self._base, one.name, one.schema, is_relation=True)
+            reader = Reader(one.name, source, None, self._running.dictionary)
+            while (piece := reader.read(None)) is not None:
+                self._outputs.take(one.name, piece.rows, piece.dead, piece.chunk, piece.offset)
 
     # ------------------------------------------------------------ running
 
@@ -268,8 +300,9 @@ class Pipeline:
         """Runs to the end of the input and returns when every answer is out."""
         if self._thread is not None:
             self._thread.join()
-        elif self._running is not None:
-            self._end_of_pushes()
+        elif self._outputs is not None:
+            if not self._drained:
+                self._end_of_pushes()
         else:
             self._run_job()
         if self._error is not None:
@@ -278,6 +311,8 @@ class Pipeline:
 
     def start(self) -> Pipeline:
         """Reads the sources in the background until they end or `stop` is called."""
+        if self._outputs is not None:
+            raise DataError("rows were pushed to this pipeline: drain it, or start a new one for its files")
         if self._thread is None:
             self._make_job()
             self._thread = threading.Thread(target=self._run_job, name="kasen", daemon=True)
@@ -290,6 +325,8 @@ class Pipeline:
             self._job.stop()
         if self._thread is not None:
             self._thread.join()
+        if self._outputs is not None and not self._drained:
+            self._outputs.committed()
 
     def _end_of_pushes(self) -> None:
         assert self._running is not None
@@ -297,7 +334,11 @@ class Pipeline:
         for one in self.app.inputs:
             self._running.end(one.name)
         self._outputs.deliver(self._running.run())
+        if self.app.setting("flush") == "true":
+            for answer in self._running.flush():
+                self._outputs.deliver(answer)
         self._outputs.close()
+        self._drained = True
 
     def _make_job(self) -> LocalRun:
         if self._job is None:
@@ -309,7 +350,7 @@ class Pipeline:
     def _run_job(self) -> None:
         try:
             self._make_job().run()
-        except KasenError as error:
+        except Exception as error:  # also one from a caller's own function: `drain` must not hide it
             self._error = error
             if self._thread is None:
                 raise

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from kasen.connect.chunk import Chunk, DeadLetter
 from kasen.connect.dead_letter import DeadLetterFile
 from kasen.connect.decode import decode, output_schema
@@ -107,7 +105,7 @@ class Outputs:
         """
         self.bury(dead)
         self.progress.rows += len(rows)
-        beyond = np.abs(rows.ts) >= MOST_TIME
+        beyond = (rows.ts >= MOST_TIME) | (rows.ts <= -MOST_TIME)
         if beyond.any():
             for position in rows.position[beyond].tolist():
                 reason = "bad timestamp: beyond what windows and delays can be added to"
