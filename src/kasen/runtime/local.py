@@ -84,6 +84,7 @@ class LocalRun:
     def run(self) -> Progress:
         """Runs until the input ends or `stop` is called; always leaves the sinks flushed."""
         saved = time.monotonic()
+        self.outputs.progress.had_ended = self._resumed and self.pipeline.ended
         self._load_tables()
         while not self._stopping and not self.pipeline.ended:
             self._read()

@@ -34,6 +34,9 @@ class Progress:
     frontier: int | None = None
     seconds: float = 0.0
     done: bool = False
+    had_ended: bool = (
+        False  # a checkpoint of a run that got to the end of its input: nothing is read any more
+    )
 
 
 OnProgress = Callable[[Progress], None]
