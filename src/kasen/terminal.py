@@ -98,6 +98,8 @@ class Screen:
             parts.append(f"complete up to {show_time(done.frontier, self._app.time)}")
         if done.dead:
             parts.append(f"{done.dead:,} rows refused")
+        if done.had_ended:
+            parts.append("this run had ended before; for new rows, start with a new checkpoint folder")
         return Text(
             " · ".join(parts) + (" · done" if done.done else ""), style="green" if done.done else "cyan"
         )

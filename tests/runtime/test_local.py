@@ -95,7 +95,8 @@ def test_a_finished_run_started_again_changes_nothing(tmp_path: Path) -> None:
     app = make_app(tmp_path, 200)
     run(app, tmp_path / "out", 20, tmp_path / "checkpoint")
     before = files(tmp_path / "out")
-    run(app, tmp_path / "out", 20, tmp_path / "checkpoint")
+    again = run(app, tmp_path / "out", 20, tmp_path / "checkpoint")
+    assert again.outputs.progress.had_ended
     assert files(tmp_path / "out") == before
 
 
