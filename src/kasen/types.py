@@ -149,10 +149,6 @@ def to_arrow(type_: Type) -> pa.DataType:
     return _ARROW[type_.kind]
 
 
-def arrow_schema(schema: Schema) -> pa.Schema:
-    return pa.schema([pa.field(field.name, to_arrow(field.type)) for field in schema])
-
-
 def common_type(left: Type, right: Type) -> Type | None:
     """The least type that both sides fit in, as UNION, CASE, COALESCE and comparisons need; None if none."""
     if left == right or right.is_null:

@@ -64,3 +64,22 @@ class AppendFile:
             os.fsync(folder)
             os.close(folder)
             self._synced_folder = True
+
+
+class FileOutput:
+    """What everything written to one growing file has in common: its place is the file's."""
+
+    def __init__(self, file: AppendFile) -> None:
+        self._file = file
+
+    def flush(self, sync: bool = False) -> None:
+        self._file.flush(sync)
+
+    def position(self) -> int:
+        return self._file.position()
+
+    def truncate(self, position: int) -> None:
+        self._file.truncate(position)
+
+    def close(self) -> None:
+        self._file.close()

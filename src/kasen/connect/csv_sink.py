@@ -6,31 +6,19 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from kasen.connect.append_file import AppendFile
+from kasen.connect.append_file import AppendFile, FileOutput
 from kasen.connect.row_writer import RowWriter, csv_text
 
 
-class CsvSink:
+class CsvSink(FileOutput):
     """Header ts,seq,tick,diff,<columns>. Positions are lengths in bytes."""
 
     def __init__(self, path: Path, schema: pa.Schema, resume: int | None = None) -> None:
         header = ",".join(csv_text(name) for name in schema.names) + "\n"
-        self._file = AppendFile(path, header.encode(), resume)
+        super().__init__(AppendFile(path, header.encode(), resume))
         pieces = ["", *[","] * (len(schema) - 1), "\n"]
         self._writer = RowWriter(schema, pieces, null="", text=csv_text, quoted=False)
 
     def write(self, table: pa.Table) -> None:
         for part in self._writer.rows(table):
             self._file.write(part)
-
-    def flush(self, sync: bool = False) -> None:
-        self._file.flush(sync)
-
-    def position(self) -> int:
-        return self._file.position()
-
-    def truncate(self, position: int) -> None:
-        self._file.truncate(position)
-
-    def close(self) -> None:
-        self._file.close()

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from kasen.connect.append_file import AppendFile
+from kasen.connect.append_file import AppendFile, FileOutput
 from kasen.connect.chunk import DeadLetter
 from kasen.connect.row_writer import csv_text
 
 FILE_NAME = "dead_letter.csv"
 
 
-class DeadLetterFile:
+class DeadLetterFile(FileOutput):
     """DIR/dead_letter.csv. It is there from the beginning, even if nothing is ever refused.
 
     `count` is how many letters were written since it was opened.
     """
 
     def __init__(self, folder: Path, resume: int | None = None) -> None:
-        self._file = AppendFile(folder / FILE_NAME, b"stream,line,reason,raw\n", resume)
+        super().__init__(AppendFile(folder / FILE_NAME, b"stream,line,reason,raw\n", resume))
         self.count = 0
 
     def write(self, letters: Iterable[DeadLetter]) -> None:
@@ -27,15 +27,3 @@ class DeadLetterFile:
             cells = (letter.stream, str(letter.line), letter.reason, letter.raw)
             self._file.write((",".join(map(csv_text, cells)) + "\n").encode())
             self.count += 1
-
-    def flush(self, sync: bool = False) -> None:
-        self._file.flush(sync)
-
-    def position(self) -> int:
-        return self._file.position()
-
-    def truncate(self, position: int) -> None:
-        self._file.truncate(position)
-
-    def close(self) -> None:
-        self._file.close()

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from kasen.connect.append_file import AppendFile
+from kasen.connect.append_file import AppendFile, FileOutput
 from kasen.connect.row_writer import RowWriter, json_text
 
 
-class JsonSink:
+class JsonSink(FileOutput):
     """One object a change, with the keys ts, seq, tick, diff and the columns. Positions are in bytes."""
 
     def __init__(self, path: Path, schema: pa.Schema, resume: int | None = None) -> None:
-        self._file = AppendFile(path, b"", resume)
+        super().__init__(AppendFile(path, b"", resume))
         keys = [json_text(name) + ": " for name in schema.names]
         pieces = ["{" + keys[0], *(", " + key for key in keys[1:]), "}\n"]
         self._writer = RowWriter(schema, pieces, null="null", text=json_text, quoted=True)
@@ -22,15 +22,3 @@ class JsonSink:
     def write(self, table: pa.Table) -> None:
         for part in self._writer.rows(table):
             self._file.write(part)
-
-    def flush(self, sync: bool = False) -> None:
-        self._file.flush(sync)
-
-    def position(self) -> int:
-        return self._file.position()
-
-    def truncate(self, position: int) -> None:
-        self._file.truncate(position)
-
-    def close(self) -> None:
-        self._file.close()

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from kasen.errors import ResourceError
 from kasen.kernels.columns import positions, take_rows
 from kasen.kernels.instants import merge_order
-from kasen.types import Instant, Kind, Schema
+from kasen.types import Kind, Schema
 
 I64 = npt.NDArray[np.int64]
 
@@ -131,10 +131,6 @@ def two_in_order(one: Batch, other: Batch) -> I64:
     order = np.empty(len(one) + len(other), np.int64)
     merge_order(one.ts, one.sub, other.ts, other.sub, order)
     return order
-
-
-def pack_instant(instant: Instant) -> Bound:
-    return Bound(instant.ts, (instant.seq << TICK_BITS) | instant.tick)
 
 
 def unpack_sub(sub: I64) -> tuple[I64, I64]:
