@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
 
 from tests.operators.cuts import Change
@@ -38,6 +38,28 @@ def random_changes(
                 bag = []
             rng.shuffle(now)
             changes += now
+    return changes
+
+
+def queued_changes(
+    rng: random.Random, draw: Callable[[random.Random], Row], end: int, group: Callable[[Row], Row]
+) -> list[Change]:
+    """Changes at instants below `end`: each group's rows leave in the order in which they came."""
+    queues: dict[Row, deque[Row]] = {}
+    changes: list[Change] = []
+    for ts in range(1, end):
+        for sub in range(rng.choice([0, 1, 1, 2])):
+            for _ in range(rng.choice([1, 1, 2, 5])):
+                queue = rng.choice([*queues.values()]) if queues else None
+                if queue and rng.random() < 0.45:
+                    changes.append((ts, sub, -1, queue.popleft()))
+                else:
+                    row = draw(rng)
+                    queues.setdefault(group(row), deque()).append(row)
+                    changes.append((ts, sub, 1, row))
+            if rng.random() < 0.05:
+                changes += [(ts, sub, -1, row) for queue in queues.values() for row in queue]
+                queues.clear()
     return changes
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from kasen.operators.aggregate import Aggregate, AggregateSpec
+from kasen.operators.aggregate import Aggregate, AggregateSpec, Leaving
 from kasen.operators.batch import Batch, Bound, empty
 from kasen.operators.dictionary import Dictionary
 from tests.operators.aggregate_model import (
@@ -20,7 +20,7 @@ from tests.operators.aggregate_model import (
     spec,
 )
 from tests.operators.cuts import all_cuts, batch, changes_of, netted
-from tests.operators.random_bags import Row, bags_of, differences, random_changes
+from tests.operators.random_bags import Row, bags_of, differences, queued_changes, random_changes
 
 CALLS = (
     spec("count", -1),
@@ -39,21 +39,24 @@ CALLS = (
 )
 
 
-@pytest.mark.parametrize("insert_only", [False, True])
+@pytest.mark.parametrize("leaving", Leaving)
 @pytest.mark.parametrize("keys", [0, 1, 2])
 @pytest.mark.parametrize("seed", range(4))
-def test_every_aggregate_is_right_at_every_instant(seed: int, keys: int, insert_only: bool) -> None:
+def test_every_aggregate_is_right_at_every_instant(seed: int, keys: int, leaving: Leaving) -> None:
     rng = random.Random(seed)
     dictionary = Dictionary()
     codes = [dictionary.code(text) for text in rng.sample(TEXTS, len(TEXTS))]
     end = 40
     draw = drawer(keys, seed % 2 == 1, codes)
-    changes = random_changes(rng, draw, end, deletions=not insert_only)
+    if leaving is Leaving.IN_ORDER:
+        changes = queued_changes(rng, draw, end, lambda row: (*row[:keys], row[-1] & ((1 << keys) - 1)))
+    else:
+        changes = random_changes(rng, draw, end, deletions=leaving is Leaving.ANY)
     # At most 63 columns: the calls in two halves.
     for calls in (CALLS[::2], CALLS[1::2]):
         bound_calls = moved(calls, keys)
         found = all_cuts(
-            lambda c=bound_calls: Aggregate(keys, c, dictionary, insert_only),  # type: ignore[misc]
+            lambda c=bound_calls: Aggregate(keys, c, dictionary, leaving),  # type: ignore[misc]
             [batch(changes, keys + 4)],
             end,
             seed,

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from kasen.kernels import counted, ordered
+from kasen.kernels import candidates, counted, ordered
 from kasen.kernels.compiled import M, V, compiled
 from kasen.kernels.exact_sum import (
     INFINITY,
@@ -37,6 +37,8 @@ LEAST = 5  # 2 words: whether there is one, and the value; where nothing is ever
 GREATEST = 6  # the same
 TREE = 7  # 2 words: an ordered multiset
 DISTINCT = 8  # no words; lets a value pass when it appears (+1) and when it vanishes (-1)
+FIRST_LEAST = 9  # 3 words: candidates; where values leave in the order in which they came
+FIRST_GREATEST = 10  # the same
 
 #: The parts that `settle` is for.
 SETTLED = (SUM_DOUBLE, SQUARE_INTEGER, SQUARE_DOUBLE)
@@ -72,7 +74,7 @@ def extend(records: Any, at: Any, op: Any, value: Any, order: Any, labels: Any) 
     records[at + 1] = value
 
 
-@compiled(f"void({M}, int64, int64, {M}, {V}, int64, int64, {M}, {M}, {V}, {V})")
+@compiled(f"void({M}, int64, int64, {M}, {V}, int64, int64, {M}, {M}, {M}, {V}, {V})")
 def accumulate(
     data: Any,
     row: Any,
@@ -82,13 +84,15 @@ def accumulate(
     base: Any,  # to which AT is added
     slot: Any,  # the group, as owner of counted values
     pool: Any,  # of ordered multisets
+    queues: Any,  # of candidates
     table: Any,  # of counted values
     labels: Any,
     passed: Any,  # scratch, [parts]: what DISTINCT parts let pass
 ) -> None:
     """Adds a row of `data`, `diff` times, to a group's parts.
 
-    Needs ordered.MOST_NEW spare nodes for each TREE, and room for a pair for each DISTINCT.
+    Needs ordered.MOST_NEW spare nodes for each TREE, a spare candidate for each list of these, and room for
+    a pair for each DISTINCT.
     """
     nulls = data[len(data) - 1, row]
     for p in range(len(parts)):
@@ -107,6 +111,12 @@ def accumulate(
             add_integer(records, at, value, weight)
         elif op in (LEAST, GREATEST):
             extend(records, at, op, value, parts[p, ORDER], labels)
+        elif op in (FIRST_LEAST, FIRST_GREATEST):
+            if weight > 0:
+                least = op == FIRST_LEAST
+                candidates.enter(queues, records, at, least, value, weight, parts[p, ORDER], labels)
+            else:
+                candidates.leave(queues, records, at, value, -weight)
         elif op == TREE:
             ordered.add(pool, records, at, value, weight, parts[p, ORDER], labels)
         elif op == SUM_DOUBLE:

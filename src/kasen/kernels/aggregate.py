@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from kasen.kernels import counted, ordered
+from kasen.kernels import candidates, counted, ordered
 from kasen.kernels.accumulate import accumulate, needed_span, settle
 from kasen.kernels.compiled import M, V, compiled
 from kasen.kernels.exact_round import SCRATCH
@@ -14,18 +14,21 @@ from kasen.kernels.groups import ROWS, STAMP, find_or_claim, release
 from kasen.kernels.report import BESIDE, report
 
 #: Fields of `control`. What the operator fixes: how many columns are the key, how many words a record has,
-#: how many parts are TREE and DISTINCT, and how many must be settled. Where the pass goes on: the next row,
-#: how many groups its instant has touched, the rows put out, the instants so far. What it wants: the span
-#: of sums of doubles.
-KEYS, RECORD, TREES, DISTINCTS, SUMS, NEXT, TOUCHED, PUT_OUT, CLOCK, NEED_LOW, NEED_HIGH, CONTROL = range(12)
+#: how many parts are TREE, lists of candidates and DISTINCT, and how many must be settled.
+KEYS, RECORD, TREES, QUEUES, DISTINCTS, SUMS = range(6)
+#: Where the pass goes on: the next row, how many groups its instant has touched, the rows put out, the
+#: instants so far. What it wants: the span of sums of doubles.
+NEXT, TOUCHED, PUT_OUT, CLOCK, NEED_LOW, NEED_HIGH, CONTROL = range(6, 13)
 
 #: Why a pass stops: all done, or the caller must make room and call again.
-DONE, WANTS_SPAN, WANTS_GROUPS, WANTS_NODES, WANTS_PAIRS, WANTS_BUFFER = range(6)
+DONE, WANTS_SPAN, WANTS_GROUPS, WANTS_NODES, WANTS_CANDIDATES, WANTS_PAIRS, WANTS_BUFFER = range(7)
 
 S = "uint64[::1]"
 
 
-@compiled(f"int64({V}, {V}, {V}, {M}, {M}, {M}, {V}, {V}, {M}, {M}, {V}, {V}, {V}, {V}, {S})", inline=False)
+@compiled(
+    f"int64({V}, {V}, {V}, {M}, {M}, {M}, {V}, {V}, {M}, {M}, {M}, {V}, {V}, {V}, {V}, {S})", inline=False
+)
 def aggregate(
     ts: Any,
     sub: Any,
@@ -36,6 +39,7 @@ def aggregate(
     table: Any,  # of groups
     records: Any,
     pool: Any,  # of ordered multisets
+    queues: Any,  # of candidates
     pairs: Any,  # counted values
     labels: Any,
     touched: Any,  # the slots that the instant has touched; room for all
@@ -70,6 +74,9 @@ def aggregate(
             if new_nodes and ordered.spare(pool) < new_nodes:
                 why = WANTS_NODES
                 break
+            if control[QUEUES] and candidates.spare(queues) < control[QUEUES]:
+                why = WANTS_CANDIDATES
+                break
             if control[DISTINCTS] and not counted.has_room(pairs, control[DISTINCTS]):
                 why = WANTS_PAIRS
                 break
@@ -79,7 +86,7 @@ def aggregate(
                 touched[count] = slot
                 count += 1
             records[base + ROWS] += diff[row]
-            accumulate(data, row, diff[row], parts, records, base, slot, pool, pairs, labels, passed)
+            accumulate(data, row, diff[row], parts, records, base, slot, pool, queues, pairs, labels, passed)
             row += 1
         if why == DONE and (rows + 2 * count) * (keys + len(outs) + BESIDE) > len(buffer):
             why = WANTS_BUFFER

@@ -24,9 +24,15 @@ ROWS, STAMP, REPORTED, NULLS, KEY_NULLS, KEY = range(6)
 FIRST_FREE, USED, LIVE = range(3)
 
 
+@compiled("uint64(int64)")
+def _start(nulls: Any) -> Any:
+    """Where the hash of a key starts, from which of its columns are NULL. Mostly none is."""
+    return mix(GOLDEN, nulls) if nulls else GOLDEN
+
+
 @compiled("int64(int64[::1], int64, int64)")
 def _hash_of(records: Any, base: Any, keys: Any) -> Any:
-    state = mix(GOLDEN, records[base + KEY_NULLS])
+    state = _start(records[base + KEY_NULLS])
     for k in range(keys):
         state = mix(state, records[base + KEY + k])
     return np.int64(state)
@@ -39,7 +45,7 @@ def find_or_claim(data: Any, row: Any, keys: Any, table: Any, records: Any, widt
     A new group claims a free slot and gets an empty record; 0 if there is no room for it.
     """
     nulls = data[len(data) - 1, row] & ((1 << keys) - 1)
-    state = mix(GOLDEN, nulls)
+    state = _start(nulls)
     for k in range(keys):
         state = mix(state, data[k, row])
     mask = len(table) - 1

@@ -248,7 +248,18 @@ def slide(
                     count += 1
                 records[base + shape[PANE_ROWS]] += diff[row]
                 accumulate(
-                    data, row, diff[row], parts, records, base + shape[RUN], slot, pool, data, labels, passed
+                    data,
+                    row,
+                    diff[row],
+                    parts,
+                    records,
+                    base + shape[RUN],
+                    slot,
+                    pool,
+                    pool,
+                    data,
+                    labels,
+                    passed,
                 )
             row += 1
         control[OPEN] = count

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 
 import numpy as np
 
 from kasen.kernels import accumulate as parts
-from kasen.kernels import render
+from kasen.kernels import candidates, render
 from kasen.kernels.groups import KEY, ROWS
 from kasen.operators.batch import I64, ORDER_DOUBLE
 
@@ -26,6 +27,14 @@ _GREATEST = ("max", "window_start", "window_end")
 
 #: Without an argument these are read from the first fixed words, two for each: whether it is known, and it.
 WINDOW_BOUNDS = ("window_start", "window_end")
+
+
+class Leaving(Enum):
+    """How the rows of a group leave it. Only if in any order do extremes need a tree of all values."""
+
+    NEVER = "never"
+    IN_ORDER = "in the order in which they came"
+    ANY = "in any order"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +75,10 @@ class Layout:
     """
 
     def __init__(
-        self, keys: int, calls: tuple[AggregateSpec, ...], insert_only: bool, span: Span, fixed: int = 0
+        self, keys: int, calls: tuple[AggregateSpec, ...], leaving: Leaving, span: Span, fixed: int = 0
     ) -> None:
         self.span = span
-        self._insert_only = insert_only
+        self._leaving = leaving
         self._places: dict[tuple[int, int, int], int] = {}
         self._rows: list[list[int]] = []
         self.fixed = KEY + keys + len(calls)
@@ -112,6 +121,8 @@ class Layout:
             parts.GREATEST: 2,
             parts.TREE: 2,
             parts.DISTINCT: 0,
+            parts.FIRST_LEAST: candidates.WORDS,
+            parts.FIRST_GREATEST: candidates.WORDS,
         }
         return sizes[op]
 
@@ -159,8 +170,12 @@ class Layout:
 
     def _extreme(self, call: AggregateSpec, out: list[int]) -> None:
         least = call.function in _LEAST
-        if self._insert_only:
-            at = self._at(parts.LEAST if least else parts.GREATEST, call.arg, -1, call.order)
+        if self._leaving is not Leaving.ANY:
+            if self._leaving is Leaving.NEVER:
+                op = parts.LEAST if least else parts.GREATEST
+            else:
+                op = parts.FIRST_LEAST if least else parts.FIRST_GREATEST
+            at = self._at(op, call.arg, -1, call.order)
             out[render.HOW], out[render.OF_COUNT], out[render.OF_VALUE] = render.READ_EXTREME, at, at
             return
         out[render.HOW] = render.READ_LEAST if least else render.READ_GREATEST

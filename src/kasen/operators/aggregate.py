@@ -6,17 +6,17 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from kasen.kernels import accumulate, counted, groups, ordered
+from kasen.kernels import accumulate, candidates, counted, groups, ordered
 from kasen.kernels import aggregate as kernel
 from kasen.kernels.exact_round import SCRATCH
-from kasen.operators.accumulators import FIRST_SPAN, AggregateSpec, Layout, Span
+from kasen.operators.accumulators import FIRST_SPAN, AggregateSpec, Layout, Leaving, Span
 from kasen.operators.base import State
 from kasen.operators.batch import BEGIN, I64, Batch, Bound, concat, empty
 from kasen.operators.dictionary import Dictionary
 from kasen.operators.record_table import RecordTable
 from kasen.operators.row_buffer import RowBuffer
 
-__all__ = ["Aggregate", "AggregateSpec"]
+__all__ = ["Aggregate", "AggregateSpec", "Leaving"]
 
 
 class Aggregate:
@@ -24,7 +24,7 @@ class Aggregate:
 
     At each instant a group whose row changed puts out the old row (-1) and the new one (+1). A group has a
     row while it has rows. Without keys there is one group that always has a row, from `begin` on.
-    `insert_only` promises that no diff is below zero: then extremes need no trees.
+    `leaving` promises how rows leave: the less orderly, the more an extreme must remember.
     """
 
     def __init__(
@@ -32,17 +32,18 @@ class Aggregate:
         keys: int,
         calls: tuple[AggregateSpec, ...],
         dictionary: Dictionary,
-        insert_only: bool = False,
+        leaving: Leaving = Leaving.ANY,
     ) -> None:
         self._keys = keys
         self._calls = calls
         self._dictionary = dictionary
-        self._insert_only = insert_only
+        self._leaving = leaving
         self._begins: Bound | None = None
-        self._layout = Layout(keys, calls, insert_only, Span(*FIRST_SPAN))
+        self._layout = Layout(keys, calls, leaving, Span(*FIRST_SPAN))
         layout = self._layout
         self._groups = RecordTable(keys, layout.width, lone=not keys)
         self._pool: I64 = np.zeros((1, ordered.NODE), np.int64)
+        self._queues: I64 = np.zeros((1, candidates.CANDIDATE), np.int64)
         self._pairs: I64 = np.zeros((3, 3), np.int64)
         self._out = RowBuffer(keys + len(calls))
         self._scratch = np.zeros(SCRATCH + len(layout.parts) + 1, np.uint64)
@@ -84,6 +85,7 @@ class Aggregate:
             "span": np.array([self._layout.span.low, self._layout.span.high], np.int64),
             "records": self._groups.used(),
             "pool": self._pool[: int(self._pool[0, ordered.EVER]) + 1].copy(),
+            "queues": self._queues[: int(self._queues[0, candidates.EVER]) + 1].copy(),
             "pairs": self._pairs.copy(),
             "clock": self._control[kernel.CLOCK : kernel.CLOCK + 1].copy(),
             "begins": np.array(begins, np.int64),
@@ -92,9 +94,10 @@ class Aggregate:
     def restore(self, state: State) -> None:
         arrays = {name: array.astype(np.int64) for name, array in state.items()}
         low, high = arrays["span"].tolist()
-        self._layout = Layout(self._keys, self._calls, self._insert_only, Span(low, high))
+        self._layout = Layout(self._keys, self._calls, self._leaving, Span(low, high))
         self._groups.replace(arrays["records"], self._layout.width)
         self._pool = arrays["pool"]
+        self._queues = arrays["queues"]
         self._pairs = arrays["pairs"]
         self._control[kernel.CLOCK] = arrays["clock"][0]
         self._begins = Bound(*arrays["begins"].tolist()) if len(arrays["begins"]) else None
@@ -106,6 +109,8 @@ class Aggregate:
         self._control[kernel.KEYS] = self._keys
         self._control[kernel.RECORD] = self._layout.width
         self._control[kernel.TREES] = self._layout.count(accumulate.TREE)
+        queues = self._layout.count(accumulate.FIRST_LEAST, accumulate.FIRST_GREATEST)
+        self._control[kernel.QUEUES] = queues
         self._control[kernel.DISTINCTS] = self._layout.count(accumulate.DISTINCT)
         self._control[kernel.SUMS] = self._layout.count(*accumulate.SETTLED)
 
@@ -127,6 +132,7 @@ class Aggregate:
                 self._groups.table,
                 self._groups.records,
                 self._pool,
+                self._queues,
                 self._pairs,
                 self._dictionary.labels if self._texts else self._no_labels,
                 self._groups.touched,
@@ -143,17 +149,24 @@ class Aggregate:
             control[kernel.PUT_OUT] = 0
         elif why == kernel.WANTS_SPAN:
             need = Span(int(control[kernel.NEED_LOW]), int(control[kernel.NEED_HIGH]))
-            wider = Layout(self._keys, self._calls, self._insert_only, self._layout.span | need)
+            wider = Layout(self._keys, self._calls, self._leaving, self._layout.span | need)
             self._groups.replace(self._layout.moved(self._groups.records, wider), wider.width)
             self._layout = wider
             self._configure()
         elif why == kernel.WANTS_GROUPS:
             self._groups.grow()
         elif why == kernel.WANTS_NODES:
-            pool = np.zeros((2 * len(self._pool) + 64, ordered.NODE), np.int64)
-            pool[: len(self._pool)] = self._pool
-            self._pool = pool
+            self._pool = _longer(self._pool)
+        elif why == kernel.WANTS_CANDIDATES:
+            self._queues = _longer(self._queues)
         else:
             pairs = np.zeros((max(2 * (len(self._pairs) - 1), 64) + 1, 3), np.int64)
             counted.move_all(self._pairs, pairs)
             self._pairs = pairs
+
+
+def _longer(pool: I64) -> I64:
+    """The pool with half as much room again: its rows are many and live long."""
+    longer = np.zeros((len(pool) + len(pool) // 2 + 64, pool.shape[1]), np.int64)
+    longer[: len(pool)] = pool
+    return longer

@@ -9,7 +9,7 @@ import numpy as np
 from kasen.kernels import accumulate, groups, ordered, panes
 from kasen.kernels import slide as kernel
 from kasen.kernels.exact_round import SCRATCH
-from kasen.operators.accumulators import FIRST_SPAN, WINDOW_BOUNDS, AggregateSpec, Layout, Span
+from kasen.operators.accumulators import FIRST_SPAN, WINDOW_BOUNDS, AggregateSpec, Layout, Leaving, Span
 from kasen.operators.base import State
 from kasen.operators.batch import I64, Batch, Bound
 from kasen.operators.dictionary import Dictionary
@@ -154,7 +154,7 @@ class SlidingAggregate:
     # ------------------------------------------------------------ running
 
     def _layout_of(self, span: Span) -> Layout:
-        return Layout(self._keys, self._calls, insert_only=True, span=span, fixed=_FIXED)
+        return Layout(self._keys, self._calls, Leaving.NEVER, span, fixed=_FIXED)
 
     def _configure(self) -> None:
         layout = self._layout

@@ -9,7 +9,7 @@ from kasen.cql.bound import SetKind, StreamKind
 from kasen.cql.expr import Aggregate as AggregateCall
 from kasen.cql.expr import Column, Expr
 from kasen.operators import window as windows
-from kasen.operators.aggregate import Aggregate, AggregateSpec
+from kasen.operators.aggregate import Aggregate, AggregateSpec, Leaving
 from kasen.operators.bag import Bag
 from kasen.operators.base import Operator
 from kasen.operators.batch import ORDER_INTEGER, check_width, orderings
@@ -148,8 +148,13 @@ def _index(expr: Expr) -> int:
 
 def _aggregate(node: logical.Aggregate, context: Context) -> Operator:
     specs = tuple(_spec(call, node.child.schema) for call in node.aggregates)
-    insert_only = node.child.insert_only
-    return Aggregate(len(node.keys), specs, context.dictionary, insert_only=insert_only)
+    if node.child.insert_only:
+        leaving = Leaving.NEVER
+    elif lower.leaves_in_order(node.child, {_index(key) for key in node.keys}):
+        leaving = Leaving.IN_ORDER
+    else:
+        leaving = Leaving.ANY
+    return Aggregate(len(node.keys), specs, context.dictionary, leaving)
 
 
 def _spec(call: AggregateCall, schema: Schema) -> AggregateSpec:

@@ -87,6 +87,22 @@ def is_net(node: Node) -> bool:
     return False
 
 
+def leaves_in_order(node: Node, keys: set[int]) -> bool:
+    """Whether rows with equal values in the columns `keys` leave in the order in which they entered."""
+    match node:
+        case logical.WindowNode(window=PartitionRows(keys=partition)):
+            # Each partition lets go in order, but partitions know nothing of one another.
+            return set(partition) <= keys
+        case logical.WindowNode():
+            return True
+        case logical.Filter():
+            return leaves_in_order(node.child, keys)
+        case logical.Project():
+            plain = (node.items[key] for key in keys)
+            return leaves_in_order(node.child, {item.index for item in plain if isinstance(item, Column)})
+    return False
+
+
 # ---------------------------------------------------------------- aggregates
 
 
