@@ -207,10 +207,11 @@ class Pipeline:
         chunk = chunk_of(layout, rows, before)
         self._pushed[one.name] = before + len(chunk) + len(chunk.dead)
         data = encode(chunk, running.dictionary)
-        ts = data[one.timestamp].copy() if one.timestamp is not None else np.zeros(len(chunk), np.int64)
-        if one.timestamp is None and not one.is_relation:
-            # Arrival time: stamped once, here, at the edge.
-            ts += self._now()
+        if one.timestamp is not None:
+            ts = data[one.timestamp]
+        else:
+            # Arrival time: stamped once, here, at the edge. A static table has none.
+            ts = np.full(len(chunk), 0 if one.is_relation else self._now(), np.int64)
         positions = np.arange(before, before + len(chunk), dtype=np.int64)
         assert self._outputs is not None
         self._outputs.take(one.name, Rows(ts, chunk.diff, data, positions), chunk.dead, chunk, before)

@@ -13,7 +13,7 @@ from kasen.connect.chunk import START, Chunk, Position
 from kasen.connect.decode import decode
 from kasen.connect.encode import encode
 from kasen.connect.registry import open_source
-from kasen.operators.batch import Batch
+from kasen.operators.batch import Batch, matrix
 from kasen.operators.dictionary import Dictionary
 from kasen.types import BIGINT, Connector, Field, Schema, Type
 
@@ -41,7 +41,7 @@ def schema_of(**columns: Type) -> Schema:
 def table_of(chunk: Chunk, schema: Schema, dictionary: Dictionary) -> pa.Table:
     data = encode(chunk, dictionary)
     ts = np.arange(len(chunk), dtype=np.int64)
-    return decode(Batch(ts, np.zeros_like(ts), chunk.diff, data), schema, dictionary, BIGINT)
+    return decode(Batch(ts, np.zeros_like(ts), chunk.diff, matrix(data)), schema, dictionary, BIGINT)
 
 
 def collect(chunks: Iterable[Chunk], schema: Schema) -> Read:
@@ -50,7 +50,7 @@ def collect(chunks: Iterable[Chunk], schema: Schema) -> Read:
     for chunk in chunks:
         columns = table_of(chunk, schema, dictionary).columns[INSTANT_AND_DIFF:]
         read.rows.extend(zip(*(column.to_pylist() for column in columns), strict=True))
-        read.lines.extend(chunk.lines.tolist())
+        read.lines.extend(int(line) for line in chunk.lines)
         read.diffs.extend(chunk.diff.tolist())
         read.dead.extend((letter.line, letter.reason, letter.raw) for letter in chunk.dead)
     return read

@@ -68,4 +68,4 @@ def test_what_was_pushed_is_read_once_in_order() -> None:
     read = collect(source.chunks(), SCHEMA)
     assert (read.rows, read.lines) == (EXPECTED, [1, 2, 3])
     assert collect(source.chunks(), SCHEMA).rows == []
-    assert source.push(ROWS).lines.tolist() == [4, 5, 6]
+    assert list(source.push(ROWS).lines) == [4, 5, 6]

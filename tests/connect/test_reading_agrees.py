@@ -190,11 +190,11 @@ def outcomes(chunks: list[Chunk], schema: Schema) -> dict[int, list[Value] | str
     found: dict[int, list[Value] | str] = {}
     for chunk in chunks:
         texts = {index: column.to_pylist() for index, column in chunk.texts.items()}
-        for row, line in enumerate(chunk.lines.tolist()):
+        for row, line in enumerate(map(int, chunk.lines)):
             values: list[Value] = []
             for index in range(len(schema)):
-                value = int(chunk.data[index, row])
-                if chunk.data[-1, row] >> index & 1:
+                value = int(chunk.data[index][row])
+                if chunk.data[-1][row] >> index & 1:
                     assert value == 0
                     values.append(None)
                 else:

@@ -63,7 +63,7 @@ def read_batch(draft: Draft, batch: pa.RecordBatch, found: Found) -> None:
         read_array(draft, index, batch.column(column))
     if found.diff is not None:
         values, nulls = _numbers(draft, batch.column(found.diff), BIGINT)
-        draft.diff[:] = values
+        draft.diff = values
         draft.diff[nulls] = 0
         draft.check_diff()
 
@@ -79,7 +79,7 @@ def read_array(draft: Draft, index: int, array: pa.Array) -> None:
         _read_texts(draft, index, array.cast(pa.string()))
         return
     if array.type in _AS_THEY_LIE.get(type_.kind, ()) and not array.null_count:
-        draft.data[index] = fixed_values(array)
+        draft.data[index] = _lent(array) if draft.lend else fixed_values(array).copy()
         return
     values, nulls = _numbers(draft, array, type_)
     draft.data[index] = values
@@ -143,6 +143,27 @@ def fixed_values(array: pa.Array) -> npt.NDArray[Any]:
     if pat.is_temporal(array.type):
         return np.frombuffer(data, f"i{array.type.bit_width // 8}")[span]
     return np.frombuffer(data, array.type.to_pandas_dtype())[span]
+
+
+class _Lender:
+    """Memory of an Arrow array as numpy sees it; whoever holds the numpy array holds the memory.
+
+    Arrow marks its memory as not to be written, and kernels take no such arrays, although they never write to
+    a batch. So it is not marked here.
+    """
+
+    __slots__ = ("__array_interface__", "_buffer")
+
+    def __init__(self, buffer: pa.Buffer, first: int, count: int) -> None:
+        self._buffer = buffer
+        place = buffer.address + 8 * first, False
+        self.__array_interface__ = {"version": 3, "data": place, "shape": (count,), "typestr": "<i8"}
+
+
+def _lent(array: pa.Array) -> I64:
+    """The array's numbers of 64 bits where they lie."""
+    values: I64 = np.asarray(_Lender(array.buffers()[1], array.offset, len(array)))
+    return values
 
 
 def _numbers(draft: Draft, array: pa.Array, type_: Type) -> tuple[I64, Flags]:

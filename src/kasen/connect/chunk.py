@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 
-from kasen.operators.batch import I64
+from kasen.operators.batch import I64, Columns
 
 
 class DeadLetter(NamedTuple):
@@ -38,15 +38,16 @@ START = Position()
 class Chunk:
     """Rows in source order.
 
-    `data` is [columns + 1, n], as in a batch, except that a VARCHAR column holds indices into its `texts`.
-    `lines` are the rows' 1-based line numbers, `diff` is +1 or -1. Everything up to `end` is in this
-    chunk and those before it: as a row in `data`, or refused and in `dead` (in order of line).
+    `data` has the columns and the NULL bits, as in a batch, except that a VARCHAR column holds indices into
+    its `texts`. Its arrays may be memory that others lend: they are never changed. `lines` are the rows'
+    1-based line numbers, `diff` is +1 or -1. Everything up to `end` is in this chunk and those before it: as
+    a row in `data`, or refused and in `dead` (in order of line).
     """
 
     stream: str
-    data: I64
+    data: Columns
     texts: dict[int, pa.StringArray]
-    lines: I64
+    lines: I64 | range
     diff: I64
     dead: list[DeadLetter]
     end: Position

@@ -40,12 +40,15 @@ def read_column(draft: Draft, index: int, cells: Cells) -> None:
     if type_.kind is Kind.VARCHAR:
         draft.set_texts(index, _texts(cells))
     else:
-        _read_values(cells, type_, draft.data[index])
+        values = np.zeros(len(cells.marks), np.int64)
+        _read_values(cells, type_, values)
+        draft.data[index] = values
         draft.set_nulls(index, cells.marks <= NULL)
     _take_marks(draft, cells.marks)
 
 
 def read_diff(draft: Draft, cells: Cells) -> None:
+    draft.diff = np.ones(len(cells.marks), np.int64)
     _read_values(cells, BIGINT, draft.diff)
     draft.diff[cells.marks == ABSENT] = 1
     draft.diff[cells.marks == NULL] = 0

@@ -11,7 +11,7 @@ import pyarrow as pa
 from kasen.connect.chunk import Chunk, DeadLetter, Position
 from kasen.connect.layout import Layout
 from kasen.connect.values import Refused, Value, read_row
-from kasen.operators.batch import I64
+from kasen.operators.batch import I64, ones, zeros
 
 Flags = npt.NDArray[np.bool_]
 
@@ -19,20 +19,22 @@ Flags = npt.NDArray[np.bool_]
 class Draft:
     """n rows of a layout. `unsure` marks those whose values are still to be told, by values.read_row.
 
-    Columns begin as all 0 and no NULLs; whoever reads a column writes values, NULLs and doubts.
+    Whoever reads a column sets it, and then its NULLs and doubts; columns that nobody sets are all 0.
+    `lend` says that columns may lie in memory that is not the draft's own: then nobody changes that later.
     """
 
-    def __init__(self, layout: Layout, n: int) -> None:
+    def __init__(self, layout: Layout, n: int, *, lend: bool = False) -> None:
         self.layout = layout
-        self.data: I64 = np.zeros((layout.width + 1, n), np.int64)
-        self.diff: I64 = np.ones(n, np.int64)
+        self.lend = lend
+        self.data: list[I64] = [zeros(n)] * (layout.width + 1)
+        self.diff: I64 = ones(n)
         self.texts: dict[int, pa.StringArray] = {}
         self.unsure: Flags = np.zeros(n, np.bool_)
 
     def set_nulls(self, index: int, nulls: Flags) -> None:
         """Values of NULLs must be 0 already. A row without its time is never right."""
         if nulls.any():
-            self.data[-1] |= nulls.astype(np.int64) << index
+            self.data[-1] = self.data[-1] | nulls.astype(np.int64) << index
             if index == self.layout.timestamp:
                 self.unsure |= nulls
 
@@ -44,7 +46,7 @@ class Draft:
         if indices.null_count:
             self.set_nulls(index, indices.is_null().to_numpy(zero_copy_only=False))
             indices = indices.fill_null(0)
-        self.data[index] = np.frombuffer(indices.buffers()[1], np.int32)[: len(indices)]
+        self.data[index] = np.frombuffer(indices.buffers()[1], np.int32)[: len(indices)].astype(np.int64)
 
     def check_diff(self) -> None:
         """To be called when `diff` has been written."""
@@ -52,7 +54,7 @@ class Draft:
 
     def finish(
         self,
-        lines: I64,
+        lines: I64 | range,
         raw_of: Callable[[int], str],
         cells_of: Callable[[int], Mapping[str, object]],
         end: Position,
@@ -63,7 +65,11 @@ class Draft:
         dead: list[DeadLetter] = []
         refused: list[int] = []
         more: dict[int, list[str]] = {}
-        for row in np.flatnonzero(self.unsure).tolist():
+        unsure = np.flatnonzero(self.unsure).tolist()
+        if unsure:
+            self.data = [column.copy() for column in self.data]
+            self.diff = self.diff.copy()
+        for row in unsure:
             try:
                 values, diff = read_row(self.layout, cells_of(row))
             except Refused as fault:
@@ -77,12 +83,11 @@ class Draft:
         if not refused:
             return Chunk(name, self.data, self.texts, lines, self.diff, dead, end, raw_of, where)
         kept = np.delete(np.arange(len(lines)), refused)
-        data = np.ascontiguousarray(self.data[:, kept])
         return Chunk(
             name,
-            data,
+            [column[kept] for column in self.data],
             self.texts,
-            lines[kept],
+            np.asarray(lines)[kept],
             self.diff[kept],
             dead,
             end,
@@ -95,12 +100,12 @@ class Draft:
         for index, value in enumerate(values):
             if value is None:
                 nulls |= 1 << index
-                self.data[index, row] = 0
+                self.data[index][row] = 0
             elif isinstance(value, str):
                 new = more.setdefault(index, [])
                 old = self.texts.setdefault(index, pa.array([], pa.string()))
-                self.data[index, row] = len(old) + len(new)
+                self.data[index][row] = len(old) + len(new)
                 new.append(value)
             else:
-                self.data[index, row] = value
-        self.data[-1, row] = nulls
+                self.data[index][row] = value
+        self.data[-1][row] = nulls

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from kasen.connect.arrow_columns import cells_of, check_types, read_batch
@@ -16,7 +15,6 @@ from kasen.connect.draft import Draft
 from kasen.connect.layout import Found, Layout, find_columns
 from kasen.connect.row_text import row_text
 from kasen.errors import DataError
-from kasen.operators.batch import I64
 
 #: A sequence of rows (each a mapping by column name), a mapping of columns, or anything that Arrow can take
 #: for a table: a Table, a RecordBatch, a data frame.
@@ -29,7 +27,9 @@ def chunk_of(layout: Layout, rows: Rows, before: int = 0) -> Chunk:
     """The rows as a chunk. `before` is how many rows came before them: the first one's line is the next."""
     if isinstance(rows, Sequence) and not isinstance(rows, str | bytes):
         return _from_rows(layout, rows, before)
-    return _from_arrow(layout, _as_batch(layout, rows), before)
+    # Arrow's memory never changes; that of a data frame or of numpy may.
+    lend = isinstance(rows, pa.RecordBatch | pa.Table)
+    return _from_arrow(layout, _as_batch(layout, rows), before, lend)
 
 
 def _from_rows(layout: Layout, rows: Sequence[Mapping[str, object]], before: int) -> Chunk:
@@ -48,9 +48,9 @@ def _from_rows(layout: Layout, rows: Sequence[Mapping[str, object]], before: int
     )
 
 
-def _from_arrow(layout: Layout, batch: pa.RecordBatch, before: int) -> Chunk:
+def _from_arrow(layout: Layout, batch: pa.RecordBatch, before: int, lend: bool) -> Chunk:
     found = _find(layout, batch.schema)
-    draft = Draft(layout, len(batch))
+    draft = Draft(layout, len(batch), lend=lend)
     read_batch(draft, batch, found)
     names = batch.schema.names
     return draft.finish(
@@ -79,8 +79,8 @@ def _as_batch(layout: Layout, rows: Rows) -> pa.RecordBatch:
     return batches[0] if batches else pa.RecordBatch.from_pylist([], table.schema)
 
 
-def _lines(before: int, n: int) -> I64:
-    return np.arange(before + 1, before + n + 1, dtype=np.int64)
+def _lines(before: int, n: int) -> range:
+    return range(before + 1, before + n + 1)
 
 
 def _position(rows: int) -> Position:

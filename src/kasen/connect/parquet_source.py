@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -56,10 +55,10 @@ class ParquetReader:
                 skip = max(0, skip - len(batch))
 
     def _chunk(self, batch: pa.RecordBatch, end: int) -> Chunk:
-        draft = Draft(self._layout, len(batch))
+        draft = Draft(self._layout, len(batch), lend=True)
         read_batch(draft, batch, self._found)
         return draft.finish(
-            np.arange(end - len(batch) + 1, end + 1, dtype=np.int64),
+            range(end - len(batch) + 1, end + 1),
             lambda row: row_text(cells_of(batch, self._names, row)),
             lambda row: cells_of(batch, self._names, row),
             Position(self.path.name, end, end + 1),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
+
 from kasen.connect.chunk import Chunk, Source
 from kasen.connect.registry import SOURCES, open_source
 from kasen.connect.values import BAD_VALUE
@@ -41,7 +43,7 @@ def _open(connector: Connector, base: Path, column: str, type_: Type) -> Source 
 
 def _first(chunk: Chunk) -> Type | None:
     """The column was read as BIGINT: is the first cell that is not NULL one?"""
-    values = chunk.lines[chunk.data[-1] == 0]
+    values = np.asarray(chunk.lines)[chunk.data[-1] == 0]
     others = [letter.line for letter in chunk.dead if letter.reason.startswith(BAD_VALUE)]
     if len(values) and (not others or values[0] < others[0]):
         return BIGINT

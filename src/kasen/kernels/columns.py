@@ -13,10 +13,9 @@ F64 = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 
 
-@njit("int64(int64[:, ::1], int64, boolean[::1])", cache=True, nogil=True)
-def null_mask(data: I64, column: int, out: Mask) -> int:
-    """Where the column is NULL; returns how often."""
-    words = data[len(data) - 1]
+@njit("int64(int64[::1], int64, boolean[::1])", cache=True, nogil=True)
+def null_mask(words: I64, column: int, out: Mask) -> int:
+    """Where the column is NULL, by the rows' NULL words; returns how often."""
     count = 0
     for i in range(len(out)):
         out[i] = (words[i] >> column) & 1
@@ -73,6 +72,13 @@ def positions(keep: Mask, out: I64) -> None:
         out[j] = i
         j += keep[i]
         i += 1
+
+
+@njit("void(int64[::1], int64[::1], int64[::1])", cache=True, nogil=True)
+def gather(column: I64, rows: I64, out: I64) -> None:
+    """The column's values at the positions `rows`, in that order."""
+    for j in range(len(rows)):
+        out[j] = column[rows[j]]
 
 
 @njit(

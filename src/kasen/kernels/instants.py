@@ -14,8 +14,14 @@ def check_times(ts: Any, greatest: Any, slack: Any, advanced: Any) -> Any:
     """How many rows are late, whether no time is below the one before it (0 or 1), and the greatest time.
 
     A row is late if its time lies below `advanced`, or below the greatest time before it minus `slack`.
-    `greatest` is that of the rows read earlier, and the answer's is at least that.
+    `greatest` is that of the rows read earlier, and the answer's is at least that. There is a row.
     """
+    # What is in order is the usual case, and can be seen without a branch a row.
+    descents = 0
+    for i in range(1, len(ts)):
+        descents += ts[i] < ts[i - 1]
+    if descents == 0 and ts[0] >= greatest and ts[0] >= advanced:
+        return 0, 1, ts[len(ts) - 1]
     late = 0
     ascending = 1
     for i in range(len(ts)):
@@ -55,3 +61,12 @@ def has_ties(ts: Any, sub: Any) -> Any:
         if ts[i] == ts[i - 1] and sub[i] == sub[i - 1]:
             return 1
     return 0
+
+
+@compiled(f"boolean({V}, int64)", inline=False)
+def all_within(ts: Any, most: Any) -> Any:
+    """Whether all times lie strictly between -most and most."""
+    beyond = 0
+    for i in range(len(ts)):
+        beyond += (ts[i] >= most) | (ts[i] <= -most)
+    return beyond == 0

@@ -17,11 +17,13 @@ import numpy as np
 import numpy.typing as npt
 
 from kasen.errors import ResourceError
-from kasen.kernels.columns import positions, take_rows
+from kasen.kernels.columns import copy_columns, positions, take_rows
 from kasen.kernels.instants import merge_order
 from kasen.types import Kind, Schema
 
 I64 = npt.NDArray[np.int64]
+#: Columns one after the other, each C-contiguous, the last with the NULL bits: a matrix, or arrays anywhere.
+Columns = I64 | Sequence[I64]
 
 #: `sub` is an instant's seq and tick in one number.
 TICK_BITS = 24
@@ -63,6 +65,22 @@ class Batch:
         """The changes for which `keep` is set."""
         return self.take(places(keep))
 
+    def column(self, index: int) -> I64:
+        """One column; -1 is that of the NULL bits."""
+        column: I64 = self.data[index]
+        return column
+
+    def has_nulls(self) -> bool:
+        """Whether any row has any NULL."""
+        words = self.data[-1]
+        return bool(words[0]) if len(words) == 1 else bool(np.count_nonzero(words))
+
+    def pick(self, sources: I64) -> Batch:
+        """The same changes with column sources[j] as column j; -1 leaves column j to the caller."""
+        data = np.empty((len(sources) + 1, len(self)), np.int64)
+        copy_columns(self.data, sources, data)
+        return Batch(self.ts, self.sub, self.diff, data)
+
     @property
     def columns(self) -> int:
         return int(self.data.shape[0]) - 1
@@ -88,6 +106,23 @@ _ONES, _ZEROS = np.ones(_SHARED, np.int64), np.zeros(_SHARED, np.int64)
 def ones(count: int) -> I64:
     """So many ones, in memory that all share: nobody changes a batch."""
     return _ONES[:count] if count <= _SHARED else np.ones(count, np.int64)
+
+
+def are_ones(array: I64) -> bool:
+    """Whether this is known, without a look, to be `ones` or a part of them."""
+    return array.base is _ONES
+
+
+def are_zeros(array: I64) -> bool:
+    """Whether this is known, without a look, to be `zeros` or a part of them."""
+    return array.base is _ZEROS
+
+
+def matrix(columns: Columns) -> I64:
+    """The columns as Batch.data has them; a matrix that is already so is not copied."""
+    if isinstance(columns, np.ndarray):
+        return np.ascontiguousarray(columns)
+    return np.stack(columns)
 
 
 def zeros(count: int) -> I64:

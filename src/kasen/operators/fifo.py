@@ -36,7 +36,8 @@ class Fifo:
         end = self._end + count
         self.instants[0, self._end : end] = batch.ts
         self.instants[1, self._end : end] = batch.sub
-        self.data[:, self._end : end] = batch.data
+        for index, row in enumerate(self.data[:, self._end : end], -len(self.data)):
+            row[:] = batch.column(index)
         self._end = end
 
     def _make_room(self, count: int) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from kasen.kernels.columns import copy_columns
 from kasen.operators.base import Stateless
 from kasen.operators.batch import Batch, Bound
 from kasen.operators.vector import Evaluator, store
@@ -25,8 +24,7 @@ class Project(Stateless):
     def process(self, inputs: Sequence[Batch], upto: Bound) -> Batch:
         del upto
         batch = inputs[0]
-        data = np.empty((len(self._sources) + 1, len(batch)), np.int64)
-        copy_columns(batch.data, self._sources, data)
+        picked = batch.pick(self._sources)
         for at, evaluate in self._computed:
-            store(data, at, evaluate(batch))
-        return Batch(batch.ts, batch.sub, batch.diff, data)
+            store(picked.data, at, evaluate(batch))
+        return picked

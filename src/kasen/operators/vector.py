@@ -30,8 +30,8 @@ Vector = tuple[Values, Nulls]
 
 #: An operation on vectors, for as many arguments as it takes.
 Operation = Callable[..., Vector]
-#: A part of an expression over a batch's data; the flag says whether any of its rows has a NULL.
-Node = Callable[[I64, bool], Vector]
+#: A part of an expression over a batch; the flag says whether any of its rows has a NULL.
+Node = Callable[[Batch, bool], Vector]
 #: A whole expression; its answer has one element a row.
 Evaluator = Callable[[Batch], Vector]
 #: A condition; set where it is TRUE.
@@ -58,19 +58,12 @@ def width(left: Values, right: Values) -> int:
     return len(left) if len(right) == 1 else len(right)
 
 
-def has_nulls(data: I64) -> bool:
-    """Whether any row has any NULL."""
-    if data.shape[1] == 1:
-        return bool(data[-1, 0])
-    return bool(np.count_nonzero(data[-1]))
-
-
 def load(column: int, type_: Type) -> Node:
     """Reads a column."""
     kind = type_.kind
 
-    def load_column(data: I64, any_null: bool) -> Vector:
-        values: Values = data[column]
+    def load_column(batch: Batch, any_null: bool) -> Vector:
+        values: Values = batch.column(column)
         if kind is Kind.DOUBLE:
             values = values.view(DOUBLE)
         elif kind is Kind.BOOLEAN:
@@ -78,7 +71,7 @@ def load(column: int, type_: Type) -> Node:
         if not any_null:
             return values, None
         nulls = np.empty(len(values), BOOL)
-        return values, nulls if null_mask(data, column, nulls) else None
+        return values, nulls if null_mask(batch.column(-1), column, nulls) else None
 
     return load_column
 

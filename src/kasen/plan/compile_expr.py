@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kasen.cql.expr import Call, Case, Cast, Column, Expr, Literal, conjuncts
-from kasen.operators.batch import I64, Batch
+from kasen.operators.batch import Batch, empty
 from kasen.operators.dictionary import Dictionary
 from kasen.operators.failures import Failures
 from kasen.operators.scalar import logic
@@ -26,12 +26,11 @@ from kasen.operators.vector import (
     Vector,
     constant,
     expand,
-    has_nulls,
     load,
 )
 from kasen.plan.compile_call import FALLIBLE, operation
 
-_NO_DATA = np.empty((1, 0), np.int64)
+_NO_ROWS = empty(0)
 
 
 def compile_expr(expr: Expr, dictionary: Dictionary, failures: Failures) -> Evaluator:
@@ -39,9 +38,8 @@ def compile_expr(expr: Expr, dictionary: Dictionary, failures: Failures) -> Eval
     node = _Compiler(dictionary, failures).compile(expr).node
 
     def evaluate(batch: Batch) -> Vector:
-        data = batch.data
         failures.begin(batch.diff)
-        vector = node(data, has_nulls(data))
+        vector = node(batch, batch.has_nulls())
         failures.end()
         return expand(vector, len(batch))
 
@@ -55,15 +53,14 @@ def compile_condition(expr: Expr, dictionary: Dictionary, failures: Failures) ->
     first, rest = parts[0].node, [(part.node, part.fallible) for part in parts[1:]]
 
     def evaluate(batch: Batch) -> Mask:
-        data = batch.data
-        any_null = has_nulls(data)
+        any_null = batch.has_nulls()
         failures.begin(batch.diff)
-        keep = logic.is_true(first(data, any_null))
+        keep = logic.is_true(first(batch, any_null))
         for node, fallible in rest:
             if not np.count_nonzero(keep):
                 break
             before = failures.need(keep) if fallible else failures.guard
-            keep = keep & logic.is_true(node(data, any_null))
+            keep = keep & logic.is_true(node(batch, any_null))
             failures.guard = before
         failures.end()
         return expand((keep, None), len(batch))[0]
@@ -118,7 +115,7 @@ class _Compiler:
         if convert is None:
             return arg
         inner = arg.node
-        return self._fold(_Compiled(lambda data, nulls: convert(inner(data, nulls)), fallible=True), [arg])
+        return self._fold(_Compiled(lambda batch, nulls: convert(inner(batch, nulls)), fallible=True), [arg])
 
     def _call(self, expr: Call) -> _Compiled:
         args = [self.compile(arg) for arg in expr.args]
@@ -133,7 +130,7 @@ class _Compiler:
         if any(part.constant is None for part in parts):
             return whole
         before = self._failures.count
-        vector = whole.node(_NO_DATA, False)
+        vector = whole.node(_NO_ROWS, False)
         if self._failures.count == before:
             return _constant(vector)
         self._failures.count = before
@@ -147,14 +144,14 @@ class _Compiler:
         first, rest = args[0].node, [(arg.node, arg.fallible) for arg in args[1:]]
         failures = self._failures
 
-        def node(data: I64, any_null: bool) -> Vector:
-            result = first(data, any_null)
+        def node(batch: Batch, any_null: bool) -> Vector:
+            result = first(batch, any_null)
             for argument, fallible in rest:
                 still_open = is_open(result)
                 if still_open is None or not np.count_nonzero(still_open):
                     break
                 before = failures.need(still_open) if fallible else failures.guard
-                result = combine(result, argument(data, any_null))
+                result = combine(result, argument(batch, any_null))
                 failures.guard = before
             return result
 
@@ -177,14 +174,14 @@ def _apply(apply: Operation, args: Sequence[_Compiled]) -> Node:
     """The operation on what its arguments give. The usual shapes are spelled out: calls cost."""
     if len(args) == 1:
         only = args[0].node
-        return lambda data, nulls: apply(only(data, nulls))
+        return lambda batch, nulls: apply(only(batch, nulls))
     if len(args) == 2:
         left, right, known = args[0].node, args[1].node, args[1].constant
         if known is not None:
-            return lambda data, nulls: apply(left(data, nulls), known)
-        return lambda data, nulls: apply(left(data, nulls), right(data, nulls))
+            return lambda batch, nulls: apply(left(batch, nulls), known)
+        return lambda batch, nulls: apply(left(batch, nulls), right(batch, nulls))
     nodes = [arg.node for arg in args]
-    return lambda data, nulls: apply(*[node(data, nulls) for node in nodes])
+    return lambda batch, nulls: apply(*[node(batch, nulls) for node in nodes])
 
 
 #: How arguments combine, and the rows for which the next argument still matters (None: no row).
@@ -198,17 +195,17 @@ _LAZY: dict[str, tuple[Operation, Callable[[Vector], Mask | None]]] = {
 def _case_node(branches: Sequence[tuple[Node, Node]], otherwise: Node, failures: Failures) -> Node:
     """Values are computed for all rows, and chosen among; only those chosen can count as failures."""
 
-    def node(data: I64, any_null: bool) -> Vector:
+    def node(batch: Batch, any_null: bool) -> Vector:
         chosen: list[tuple[Mask, Vector]] = []
         before = failures.guard
         undecided: Mask | None = None
         for test, value in branches:
-            pick = logic.is_true(test(data, any_null))
+            pick = logic.is_true(test(batch, any_null))
             failures.guard = before
             pick = pick if undecided is None else pick & undecided
             if np.count_nonzero(pick):
                 failures.need(pick)
-                chosen.append((pick, value(data, any_null)))
+                chosen.append((pick, value(batch, any_null)))
                 failures.guard = before
             undecided = ~pick if undecided is None else undecided & ~pick
             if not np.count_nonzero(undecided):
@@ -216,9 +213,9 @@ def _case_node(branches: Sequence[tuple[Node, Node]], otherwise: Node, failures:
             failures.need(undecided)
         else:
             assert undecided is not None, "CASE has a branch"
-            chosen.append((undecided, otherwise(data, any_null)))
+            chosen.append((undecided, otherwise(batch, any_null)))
             failures.guard = before
-        return _assemble(chosen) if chosen else otherwise(data, any_null)
+        return _assemble(chosen) if chosen else otherwise(batch, any_null)
 
     return node
 

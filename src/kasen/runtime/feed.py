@@ -13,37 +13,35 @@ import numpy.typing as npt
 
 from kasen.kernels.instants import check_times
 from kasen.operators.base import State
-from kasen.operators.batch import I64, TICK_BITS, Batch, ones, zeros
+from kasen.operators.batch import I64, TICK_BITS, Batch, Columns, matrix, ones, zeros
+from kasen.operators.lazy import Lazy, Part
 
 _NEVER = -(2**63)
 _ALWAYS = 2**63 - 1
+# Rows that wait may keep so many times their own memory.
+_KEEP = 8
 
 
 @dataclass(slots=True)
 class Rows:
-    """Rows of an input as read: time, +1 or -1, data [columns + 1, n], and where each stood in the source."""
+    """Rows of an input as read: times, +1 or -1, columns and NULL bits, where each stood in the source."""
 
     ts: I64
     diff: I64
-    data: I64
+    data: Columns
     position: I64
 
     def __len__(self) -> int:
         return len(self.ts)
 
     def take(self, chosen: npt.NDArray[np.intp] | npt.NDArray[np.bool_]) -> Rows:
-        return Rows(
-            self.ts[chosen],
-            self.diff[chosen],
-            np.ascontiguousarray(self.data[:, chosen]),
-            self.position[chosen],
-        )
+        data = [column[chosen] for column in self.data]
+        return Rows(self.ts[chosen], self.diff[chosen], data, self.position[chosen])
 
     def part(self, first: int, last: int) -> Rows:
-        """The rows [first, last): a view, whose data is not contiguous."""
-        return Rows(
-            self.ts[first:last], self.diff[first:last], self.data[:, first:last], self.position[first:last]
-        )
+        """The rows [first, last): a view."""
+        data = [column[first:last] for column in self.data]
+        return Rows(self.ts[first:last], self.diff[first:last], data, self.position[first:last])
 
 
 def no_rows(columns: int) -> Rows:
@@ -58,7 +56,7 @@ def join(parts: list[Rows]) -> Rows:
     return Rows(
         np.concatenate([part.ts for part in parts]),
         np.concatenate([part.diff for part in parts]),
-        np.concatenate([part.data for part in parts], axis=1),
+        [np.concatenate(columns) for columns in zip(*(part.data for part in parts), strict=True)],
         np.concatenate([part.position for part in parts]),
     )
 
@@ -70,10 +68,8 @@ class Feed:
     the first to the last row. As long as they do, rows are moved once: when they are released.
     """
 
-    def __init__(self, columns: int, slack: int, timestamp: int | None = None) -> None:
-        """`timestamp` is given for streams whose times are a column: then nothing else needs to be moved."""
+    def __init__(self, columns: int, slack: int) -> None:
         self._slack = slack
-        self._timestamp = timestamp
         self._greatest = _NEVER
         self._advanced = _NEVER
         self._ended = False
@@ -135,8 +131,10 @@ class Feed:
             return sum(_below(part, ts) for part in self._held)
         return sum(int(np.count_nonzero(part.ts < ts)) for part in self._held)
 
-    def release(self, upto: int) -> Rows:
-        """The rows below a time, by time and then position in the source."""
+    def release(self, upto: int) -> list[Rows]:
+        """The rows below a time, by time and then position in the source, in pieces that are not empty."""
+        if not self._held:
+            return []
         self._order()
         ready: list[Rows] = []
         kept: list[Rows] = []
@@ -150,24 +148,9 @@ class Feed:
                 ready.append(part.part(0, cut))
                 # A small rest must not keep the memory of all the rows it came with.
                 rest = part.part(cut, len(part))
-                kept.append(rest if 2 * cut < len(part) else _copy(rest))
+                kept.append(rest if len(rest) * _KEEP > len(part) else _copy(rest))
         self._held = kept
-        if not ready:
-            return self._nothing
-        if self._timestamp is not None:
-            return self._slim(ready)
-        if len(ready) > 1:
-            return join(ready)
-        return ready[0] if ready[0].data.flags.c_contiguous else _copy(ready[0])
-
-    def _slim(self, ready: list[Rows]) -> Rows:
-        """A stream's rows: all of them enter, times are a column, and positions have done their work."""
-        assert self._timestamp is not None
-        if len(ready) > 1:
-            data = np.concatenate([part.data for part in ready], axis=1)
-        else:
-            data = np.ascontiguousarray(ready[0].data)
-        return Rows(data[self._timestamp], ones(data.shape[1]), data, self._nothing.position)
+        return ready
 
     def _order(self) -> None:
         """Sorts what is held by time, if it is not. Sorting is stable, so rows of one time stay in order."""
@@ -184,7 +167,7 @@ class Feed:
             "marks": np.array(marks, np.int64),
             "ts": held.ts,
             "diff": held.diff,
-            "data": held.data,
+            "data": matrix(held.data),
             "position": held.position,
         }
 
@@ -205,13 +188,13 @@ def _below(rows: Rows, ts: int) -> int:
 
 
 def _copy(rows: Rows) -> Rows:
-    return Rows(rows.ts.copy(), rows.diff.copy(), rows.data.copy(order="C"), rows.position.copy())
+    data = [column.copy() for column in rows.data]
+    return Rows(rows.ts.copy(), rows.diff.copy(), data, rows.position.copy())
 
 
-def number_tuples(streams: list[Rows]) -> list[I64]:
-    """`sub` for the rows of all TICK BY TUPLE streams, in declaration order: seq counts within each ts."""
-    sizes = [len(rows) for rows in streams]
-    ts = np.concatenate([rows.ts for rows in streams]) if streams else np.empty(0, np.int64)
+def number_tuples(streams: list[I64]) -> list[I64]:
+    """`sub` for the times of all TICK BY TUPLE streams, in declaration order: seq counts within each ts."""
+    ts = np.concatenate(streams)
     order = np.argsort(ts, kind="stable")
     ordered = ts[order]
     index = np.arange(len(ts), dtype=np.int64)
@@ -220,8 +203,21 @@ def number_tuples(streams: list[Rows]) -> list[I64]:
     first = np.maximum.accumulate(np.where(starts, index, 0))
     sub = np.empty(len(ts), np.int64)
     sub[order] = (index - first) << TICK_BITS
-    return list(np.split(sub, np.cumsum(sizes)[:-1])) if streams else []
+    return list(np.split(sub, np.cumsum([len(each) for each in streams])[:-1]))
 
 
-def as_batch(rows: Rows, sub: I64 | None) -> Batch:
-    return Batch(rows.ts, zeros(len(rows)) if sub is None else sub, rows.diff, rows.data)
+def as_batch(pieces: list[Rows], sub: I64 | None, *, enter: bool) -> Batch:
+    """Pieces in instant order as one batch; `enter` says that all rows do, as a stream's."""
+    if len(pieces) == 1 and isinstance(pieces[0].data, np.ndarray):
+        rows = pieces[0]
+        count = len(rows)
+        diff = ones(count) if enter else rows.diff
+        return Batch(rows.ts, zeros(count) if sub is None else sub, diff, matrix(rows.data))
+    parts = []
+    first = 0
+    for rows in pieces:
+        count = len(rows)
+        of_rows = zeros(count) if sub is None else sub[first : first + count]
+        parts.append(Part(rows.ts, of_rows, ones(count) if enter else rows.diff, rows.data))
+        first += count
+    return Lazy(parts)

@@ -65,7 +65,7 @@ class Graph:
                 self._run_loop(stage, out, upto)
                 continue
             step, inputs, stateless = self._alone[stage]
-            if stateless and len(inputs) == 1 and not out[inputs[0]].ts.size:
+            if stateless and len(inputs) == 1 and not len(out[inputs[0]]):
                 continue
             batches = [out[source] for source in inputs]
             out[step] = self._operators[step].process(batches, upto)  # type: ignore[union-attr]

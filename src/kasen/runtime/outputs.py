@@ -14,6 +14,7 @@ from kasen.connect.decode import decode, output_schema
 from kasen.connect.registry import open_sink
 from kasen.connect.sink import Sink
 from kasen.errors import DataError
+from kasen.kernels.instants import all_within
 from kasen.plan.physical import Plan
 from kasen.runtime.feed import Rows
 from kasen.runtime.pipeline import Answer, Pipeline
@@ -108,8 +109,8 @@ class Outputs:
         """
         self.bury(dead)
         self.progress.rows += len(rows)
-        beyond = (rows.ts >= MOST_TIME) | (rows.ts <= -MOST_TIME)
-        if beyond.any():
+        if not all_within(rows.ts, MOST_TIME):
+            beyond = (rows.ts >= MOST_TIME) | (rows.ts <= -MOST_TIME)
             for position in rows.position[beyond].tolist():
                 reason = "bad timestamp: beyond what windows and delays can be added to"
                 self.bury([chunk.refuse(position - offset, reason)])

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from kasen.operators.base import State
-from kasen.operators.batch import I64, Batch, Bound, orderings
+from kasen.operators.batch import I64, Batch, Bound, matrix, orderings
 from kasen.operators.dictionary import Dictionary
 from kasen.operators.failures import Failures
 from kasen.operators.net import net
@@ -51,11 +51,7 @@ class Pipeline:
         app = plan.app
         max_ticks = int(app.setting("max_ticks", "1000000"))
         self._graph = Graph(plan, Context(self.dictionary, self.failures), max_ticks)
-        self._feeds = {
-            one.name: Feed(len(one.schema), one.slack, None if one.is_relation else one.timestamp)
-            for one in app.inputs
-            if not one.is_static
-        }
+        self._feeds = {one.name: Feed(len(one.schema), one.slack) for one in app.inputs if not one.is_static}
         self._relations = {
             one.name: Relation(len(one.schema), one.timestamp)
             for one in app.inputs
@@ -158,25 +154,31 @@ class Pipeline:
 
     def _release(self, ts: int, answer: Answer) -> tuple[dict[str, Batch], Bound | None]:
         """The rows below a time as changes, and the first of their instants."""
-        rows = {name: feed.release(ts) for name, feed in self._feeds.items()}
-        by_tuple = self._by_tuple
-        subs: dict[str, I64] = {}
-        if by_tuple:
-            subs = dict(zip(by_tuple, number_tuples([rows[name] for name in by_tuple]), strict=True))
+        pieces = {name: feed.release(ts) for name, feed in self._feeds.items()}
+        subs = self._numbered(pieces) if self._by_tuple else {}
         sources: dict[str, Batch] = {}
         first: list[Bound] = []
-        for name, released in rows.items():
-            if not len(released):
+        for name, released in pieces.items():
+            if not released:
                 continue
-            batch = as_batch(released, subs.get(name))
-            first.append(Bound(int(batch.ts[0]), int(batch.sub[0])))
+            sub = subs.get(name)
+            first.append(Bound(int(released[0].ts[0]), 0 if sub is None else int(sub[0])))
             if name in self._relations:
-                batch, refused = self._relations[name].apply(released, batch)
-                answer.deletions.append((name, released.position[released.diff < 0]))
+                rows = join(released)
+                batch, refused = self._relations[name].apply(rows, as_batch([rows], sub, enter=False))
+                answer.deletions.append((name, rows.position[rows.diff < 0]))
                 if len(refused):
                     answer.refused.append((name, refused.position))
-            sources[name] = batch
+                sources[name] = batch
+            else:
+                sources[name] = as_batch(released, sub, enter=True)
         return sources, min(first, default=None)
+
+    def _numbered(self, pieces: dict[str, list[Rows]]) -> dict[str, I64]:
+        """`sub` of the rows of each TICK BY TUPLE stream."""
+        none = np.empty(0, np.int64)
+        times = [np.concatenate([none, *(rows.ts for rows in pieces[name])]) for name in self._by_tuple]
+        return dict(zip(self._by_tuple, number_tuples(times), strict=True))
 
     def _netted(self, raw: dict[str, Batch]) -> dict[str, Batch]:
         netted = {}
@@ -229,4 +231,4 @@ def _at(rows: Rows, instant: Bound) -> Batch:
     """A static table's rows, entering at one instant."""
     count = len(rows)
     ts, sub = np.full(count, instant.ts, np.int64), np.full(count, instant.sub, np.int64)
-    return Batch(ts, sub, np.ones(count, np.int64), rows.data)
+    return Batch(ts, sub, np.ones(count, np.int64), matrix(rows.data))

@@ -10,7 +10,7 @@ import numpy as np
 
 from kasen.connect.chunk import START, Chunk, DeadLetter, Position, Source
 from kasen.connect.encode import encode
-from kasen.operators.batch import I64
+from kasen.operators.batch import Columns
 from kasen.operators.dictionary import Dictionary
 from kasen.runtime.feed import Rows
 
@@ -56,7 +56,7 @@ class Reader:
         self._skip_dead = self._dead_out = int(dead)
         self._chunks = source.chunks(self._base)
         self._chunk: Chunk | None = None
-        self._data: I64 = np.empty((1, 0), np.int64)
+        self._data: Columns = ()
         self._next = 0
 
     def read(self, most: int | None) -> Piece | None:
@@ -95,10 +95,10 @@ class Reader:
 
     def _rows(self, first: int, last: int) -> Rows:
         assert self._chunk is not None
-        data = np.ascontiguousarray(self._data[:, first:last])
+        data = [column[first:last] for column in self._data]
         count = last - first
         if self._timestamp is not None:
-            ts = data[self._timestamp].copy()
+            ts = data[self._timestamp]
         else:
             ts = np.full(count, self._clock() if self._clock is not None else 0, np.int64)
         positions = np.arange(self._count, self._count + count, dtype=np.int64)

@@ -1,0 +1,143 @@
+"""A batch that is put together only as far as somebody looks at it.
+
+Tuples come in parts, whose columns lie where they were read: often in Arrow's own memory. A condition looks
+at one or two columns of them, a projection wants a few of the rows that are left. So nothing is moved until
+a column is asked for, and columns that nobody asks for never are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kasen.kernels.columns import gather
+from kasen.operators.batch import I64, Batch, Columns, are_ones, are_zeros, ones, places, zeros
+
+
+class Part(NamedTuple):
+    """Changes in instant order; `rows` are those that are meant, None if all are."""
+
+    ts: I64
+    sub: I64
+    diff: I64
+    columns: Columns
+    rows: I64 | None = None
+
+    @property
+    def size(self) -> int:
+        return len(self.ts) if self.rows is None else len(self.rows)
+
+    def where(self, keep: npt.NDArray[np.bool_]) -> Part:
+        chosen = places(keep)
+        return self._replace(rows=chosen if self.rows is None else self.rows[chosen])
+
+
+class Lazy(Batch):
+    """The changes of the parts, one part after the other. Used like any batch."""
+
+    __slots__ = ("_columns", "_parts", "_size")
+
+    def __init__(self, parts: Sequence[Part]) -> None:
+        # The arrays of a batch are not set: `__getattr__` makes each when it is first looked at.
+        self._parts = parts
+        self._size = sum(part.size for part in parts)
+        self._columns: dict[int, I64] = {}
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getattr__(self, name: str) -> I64:
+        if name == "ts":
+            self.ts = self._joined([part.ts for part in self._parts])
+        elif name == "sub":
+            uniform = all(are_zeros(part.sub) for part in self._parts)
+            self.sub = zeros(self._size) if uniform else self._joined([part.sub for part in self._parts])
+        elif name == "diff":
+            uniform = all(are_ones(part.diff) for part in self._parts)
+            self.diff = ones(self._size) if uniform else self._joined([part.diff for part in self._parts])
+        elif name == "data":
+            self.data = self._matrix()
+        else:
+            raise AttributeError(name)
+        made: I64 = getattr(self, name)
+        return made
+
+    @property
+    def columns(self) -> int:
+        return len(self._parts[0].columns) - 1
+
+    def column(self, index: int) -> I64:
+        found = self._columns.get(index)
+        if found is None:
+            if index == -1 and not self.has_nulls():
+                found = zeros(self._size)
+            else:
+                found = self._joined(self._stored(index))
+            self._columns[index] = found
+        return found
+
+    def has_nulls(self) -> bool:
+        words = (part.columns[-1] for part in self._parts)
+        return any(not are_zeros(each) and np.count_nonzero(each) > 0 for each in words)
+
+    def where(self, keep: npt.NDArray[np.bool_]) -> Batch:
+        parts = []
+        first = 0
+        for part in self._parts:
+            parts.append(part.where(keep[first : first + part.size]))
+            first += part.size
+        return Lazy(parts)
+
+    def pick(self, sources: I64) -> Batch:
+        wanted = sources.tolist()
+        if -1 in wanted or self.has_nulls():
+            # Columns are to be written; or NULL bits are to be moved.
+            return self._narrow(wanted)
+        parts = [
+            part._replace(columns=[*(part.columns[each] for each in wanted), zeros(len(part.ts))])
+            for part in self._parts
+        ]
+        return Lazy(parts)
+
+    def _narrow(self, wanted: list[int]) -> Batch:
+        data = np.empty((len(wanted) + 1, self._size), np.int64)
+        data[-1] = 0
+        words = self.column(-1) if self.has_nulls() else None
+        for to, index in enumerate(wanted):
+            if index >= 0:
+                self._fill(self._stored(index), data[to])
+                if words is not None:
+                    data[-1] |= (words >> index & 1) << to
+        return Batch(self.ts, self.sub, self.diff, data)
+
+    def _matrix(self) -> I64:
+        width = len(self._parts[0].columns)
+        data = np.empty((width, self._size), np.int64)
+        for index in range(width - 1):
+            self._fill(self._stored(index), data[index])
+        data[-1] = self.column(-1)
+        return data
+
+    def _stored(self, index: int) -> list[I64]:
+        return [part.columns[index] for part in self._parts]
+
+    def _joined(self, arrays: list[I64]) -> I64:
+        """One array of the parts' arrays, of the rows that are meant."""
+        if len(arrays) == 1 and self._parts[0].rows is None:
+            return arrays[0]
+        out = np.empty(self._size, np.int64)
+        self._fill(arrays, out)
+        return out
+
+    def _fill(self, arrays: list[I64], out: I64) -> None:
+        first = 0
+        for part, array in zip(self._parts, arrays, strict=True):
+            to = out[first : first + part.size]
+            if part.rows is None:
+                to[:] = array
+            else:
+                gather(array, part.rows, to)
+            first += part.size
