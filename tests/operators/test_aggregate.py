@@ -68,6 +68,33 @@ def test_every_aggregate_is_right_at_every_instant(seed: int, keys: int, leaving
         assert len(found) == sum(len(rows) for rows in expected.values()), "the answer is not net"
 
 
+@pytest.mark.parametrize("leaving", [Leaving.NEVER, Leaving.ANY])
+@pytest.mark.parametrize("keys", [0, 1, 2])
+def test_many_rows_of_one_instant_go_in_by_blocks(keys: int, leaving: Leaving) -> None:
+    """Blocks of rows that enter, single rows in between where some enter twice or leave."""
+    seed = 10 + keys
+    rng = random.Random(seed)
+    dictionary = Dictionary()
+    codes = [dictionary.code(text) for text in rng.sample(TEXTS, len(TEXTS))]
+    draw = drawer(keys, rng.random() < 0.5, codes)
+    changes = []
+    for ts in range(1, 6):
+        now = [(ts, 0, 1, draw(rng)) for _ in range(rng.choice([15, 16, 17, 90]))]
+        now += [(ts, 0, 2, draw(rng)) for _ in range(rng.choice([0, 0, 1, 3]))]
+        if leaving is Leaving.ANY:
+            now += [(ts, 0, -diff, row) for _, _, diff, row in rng.sample(now, 5)]
+        changes += now if rng.random() < 0.5 else rng.sample(now, len(now))
+    calls = [call for call in CALLS if not call.distinct and call.parameter is None]
+    calls = [call for call in calls if leaving is Leaving.NEVER or call.function not in ("min", "max")]
+    bound_calls = moved(tuple(calls), keys)
+    found = all_cuts(
+        lambda: Aggregate(keys, bound_calls, dictionary, leaving), [batch(changes, keys + 4)], 7, seed
+    )
+    model = Model(keys, tuple(calls), dictionary)
+    expected = differences({at: model.rows(bag) for at, bag in bags_of(changes).items()})
+    assert netted(found) == expected
+
+
 COUNT_AND_SUM = (spec("count", -1), spec("sum", INT))
 
 

@@ -22,14 +22,16 @@ PLAIN = (
 BOUNDS = (spec("window_start", -1), spec("window_end", -1))
 
 
-def random_stream(rng: random.Random, keys: int, wild: bool, codes: list[int], end: int) -> list[Change]:
+def random_stream(
+    rng: random.Random, keys: int, wild: bool, codes: list[int], end: int, most: int = 3
+) -> list[Change]:
     """Tuples with gaps now and then; some of them with diff 0, some twice."""
     draw = drawer(keys, wild, codes)
     tuples: list[Change] = []
     ts = rng.randint(-20, 5)
     while ts < end:
         for sub in range(rng.choice([1, 1, 2])):
-            tuples += [(ts, sub, rng.choice([1, 1, 1, 0, 2]), draw(rng)) for _ in range(rng.randint(1, 3))]
+            tuples += [(ts, sub, rng.choice([1, 1, 1, 0, 2]), draw(rng)) for _ in range(rng.randint(1, most))]
         ts += rng.choice([1, 1, 1, 2, 3, rng.randint(1, 25)])
     return tuples
 
@@ -72,6 +74,22 @@ def test_every_report_is_right(length: int, slide: int, keys: int, bounds: bool)
     expected = differences(reports(Model(keys, calls, dictionary), tuples, length, slide, end))
     assert netted(found) == expected, seed
     assert len(found) == sum(len(rows) for rows in expected.values()), "the answer is not net"
+
+
+@pytest.mark.parametrize("keys", [0, 1, 2])
+def test_dense_panes_are_filled_by_blocks(keys: int) -> None:
+    seed = 20 + keys
+    rng = random.Random(seed)
+    dictionary = Dictionary()
+    codes = [dictionary.code(text) for text in rng.sample(TEXTS, len(TEXTS))]
+    tuples = random_stream(rng, keys, keys == 1, codes, 12, most=30)
+    tuples = [(ts, sub, min(diff, 1) if ts % 3 else 1, row) for ts, sub, diff, row in tuples]
+    bound_calls = moved(PLAIN, keys)
+    found = all_cuts(
+        lambda: SlidingAggregate(keys, bound_calls, 6, 3, dictionary), [batch(tuples, keys + 4)], 22, seed
+    )
+    expected = differences(reports(Model(keys, PLAIN, dictionary), tuples, 6, 3, 22))
+    assert netted(found) == expected, seed
 
 
 def plain(rows: list[tuple[int, int, int]]) -> Batch:

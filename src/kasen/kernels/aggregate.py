@@ -8,17 +8,19 @@ import numpy as np
 
 from kasen.kernels import candidates, counted, ordered
 from kasen.kernels.accumulate import accumulate, needed_span, settle
+from kasen.kernels.blocks import BLOCK, WORTH, add_block, count_rows, entering, find_all
 from kasen.kernels.compiled import M, V, compiled
 from kasen.kernels.exact_round import SCRATCH
 from kasen.kernels.groups import ROWS, STAMP, find_or_claim, release
 from kasen.kernels.report import BESIDE, report
 
 #: Fields of `control`. What the operator fixes: how many columns are the key, how many words a record has,
-#: how many parts are TREE, lists of candidates and DISTINCT, and how many must be settled.
-KEYS, RECORD, TREES, QUEUES, DISTINCTS, SUMS = range(6)
+#: how many parts are TREE, lists of candidates and DISTINCT, how many must be settled, and whether blocks do
+#: them all.
+KEYS, RECORD, TREES, QUEUES, DISTINCTS, SUMS, BLOCKS = range(7)
 #: Where the pass goes on: the next row, how many groups its instant has touched, the rows put out, the
 #: instants so far. What it wants: the span of sums of doubles.
-NEXT, TOUCHED, PUT_OUT, CLOCK, NEED_LOW, NEED_HIGH, CONTROL = range(6, 13)
+NEXT, TOUCHED, PUT_OUT, CLOCK, NEED_LOW, NEED_HIGH, CONTROL = range(7, 14)
 
 #: Why a pass stops: all done, or the caller must make room and call again.
 DONE, WANTS_SPAN, WANTS_GROUPS, WANTS_NODES, WANTS_CANDIDATES, WANTS_PAIRS, WANTS_BUFFER = range(7)
@@ -26,8 +28,23 @@ DONE, WANTS_SPAN, WANTS_GROUPS, WANTS_NODES, WANTS_CANDIDATES, WANTS_PAIRS, WANT
 S = "uint64[::1]"
 
 
+@compiled(f"int64({V}, {V}, {V}, int64)")
+def _block_end(ts: Any, sub: Any, diff: Any, row: Any) -> Any:
+    """Up to where rows enter at the instant of this one, as far as a block reaches; `row` if not worth it."""
+    n = len(ts)
+    far = row + WORTH - 1
+    if far >= n or ts[far] != ts[row] or sub[far] != sub[row]:
+        return row
+    end = far + 1
+    while end < n and end < row + BLOCK and ts[end] == ts[row] and sub[end] == sub[row]:
+        end += 1
+    end = entering(diff, row, end)
+    return end if end - row >= WORTH else row
+
+
 @compiled(
-    f"int64({V}, {V}, {V}, {M}, {M}, {M}, {V}, {V}, {M}, {M}, {M}, {V}, {V}, {V}, {V}, {S})", inline=False
+    f"int64({V}, {V}, {V}, {M}, {M}, {M}, {V}, {V}, {M}, {M}, {M}, {V}, {V}, {V}, {V}, {V}, {V}, {S})",
+    inline=False,
 )
 def aggregate(
     ts: Any,
@@ -43,6 +60,8 @@ def aggregate(
     pairs: Any,  # counted values
     labels: Any,
     touched: Any,  # the slots that the instant has touched; room for all
+    guesses: Any,  # where groups are
+    slots: Any,  # scratch, [BLOCK]
     buffer: Any,  # rows put out
     control: Any,
     scratch: Any,  # [SCRATCH + parts]
@@ -67,6 +86,18 @@ def aggregate(
             return WANTS_SPAN
     while row < n or count > 0:
         while row < n and (count == 0 or (ts[row] == ts[row - 1] and sub[row] == sub[row - 1])):
+            stop = _block_end(ts, sub, diff, row) if control[BLOCKS] else row
+            if stop > row:
+                found = (
+                    find_all(data, row, stop, keys, table, records, width, guesses, slots) if keys else stop
+                )
+                count = count_rows(records, width, ROWS, keys, slots, found - row, touched, count, clock)
+                add_block(data, row, found, keys, slots, parts, records, width, 0, pool, labels, passed)
+                row = found
+                if found < stop:
+                    why = WANTS_GROUPS
+                    break
+                continue
             slot = find_or_claim(data, row, keys, table, records, width) if keys else 1
             if slot == 0:
                 why = WANTS_GROUPS

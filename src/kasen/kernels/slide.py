@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from kasen.kernels.accumulate import accumulate, needed_span, settle
+from kasen.kernels.blocks import BLOCK, WORTH, add_block, count_rows, entering, find_all
 from kasen.kernels.compiled import M, V, compiled
 from kasen.kernels.exact_round import SCRATCH
 from kasen.kernels.groups import KEY_NULLS, ROWS, STAMP, USED, find_or_claim, release
@@ -162,7 +163,8 @@ def _advance(
 
 
 @compiled(
-    f"int64({V}, {V}, {M}, {M}, {M}, {V}, {V}, {M}, {V}, {V}, {M}, {V}, {V}, {V}, {V}, {S})", inline=False
+    f"int64({V}, {V}, {M}, {M}, {M}, {V}, {V}, {M}, {V}, {V}, {V}, {V}, {M}, {V}, {V}, {V}, {V}, {S})",
+    inline=False,
 )
 def slide(
     ts: Any,
@@ -175,6 +177,8 @@ def slide(
     ring: Any,
     opened: Any,  # the slots of the open pane's groups; room for all
     dirty: Any,  # the slots of the groups that changed; room for all
+    guesses: Any,  # where groups are
+    slots: Any,  # scratch, [BLOCK]
     pool: Any,  # not used by any part of a pane
     labels: Any,
     buffer: Any,  # rows put out
@@ -235,7 +239,25 @@ def slide(
         count = control[OPEN]
         stamp = control[STAMPED]
         first = row
-        while row < n and ts[row] < end:
+        last = row
+        while last < n and ts[last] < end:
+            last += 1
+        while row < last:
+            stop = entering(diff, row, min(row + BLOCK, last))
+            if stop - row >= WORTH:
+                found = (
+                    find_all(data, row, stop, keys, table, records, width, guesses, slots) if keys else stop
+                )
+                at = shape[PANE_ROWS]
+                count = count_rows(records, width, at, keys, slots, found - row, opened, count, stamp)
+                add_block(
+                    data, row, found, keys, slots, parts, records, width, shape[RUN], pool, labels, passed
+                )
+                row = found
+                if found < stop:
+                    why = WANTS_GROUPS
+                    break
+                continue
             if diff[row]:
                 slot = find_or_claim(data, row, keys, table, records, width) if keys else 1
                 if slot == 0:

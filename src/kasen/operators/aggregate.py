@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from kasen.kernels import accumulate, candidates, counted, groups, ordered
+from kasen.kernels import accumulate, blocks, candidates, counted, groups, ordered
 from kasen.kernels import aggregate as kernel
 from kasen.kernels.exact_round import SCRATCH
 from kasen.operators.accumulators import FIRST_SPAN, AggregateSpec, Layout, Leaving, Span
@@ -43,6 +43,8 @@ class Aggregate:
         layout = self._layout
         self._groups = RecordTable(keys, layout.width, lone=not keys)
         self._pool: I64 = np.zeros((1, ordered.NODE), np.int64)
+        self._guesses: I64 = np.zeros(blocks.GUESSES, np.int64)
+        self._slots: I64 = np.zeros(blocks.BLOCK, np.int64)
         self._queues: I64 = np.zeros((1, candidates.CANDIDATE), np.int64)
         self._pairs: I64 = np.zeros((3, 3), np.int64)
         self._out = RowBuffer(keys + len(calls))
@@ -111,6 +113,8 @@ class Aggregate:
         self._control[kernel.TREES] = self._layout.count(accumulate.TREE)
         queues = self._layout.count(accumulate.FIRST_LEAST, accumulate.FIRST_GREATEST)
         self._control[kernel.QUEUES] = queues
+        done = self._layout.count(*blocks.DONE_HERE)
+        self._control[kernel.BLOCKS] = done == len(self._layout.parts)
         self._control[kernel.DISTINCTS] = self._layout.count(accumulate.DISTINCT)
         self._control[kernel.SUMS] = self._layout.count(*accumulate.SETTLED)
 
@@ -136,6 +140,8 @@ class Aggregate:
                 self._pairs,
                 self._dictionary.labels if self._texts else self._no_labels,
                 self._groups.touched,
+                self._guesses,
+                self._slots,
                 self._out.buffer,
                 self._control,
                 self._scratch,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from kasen.kernels import accumulate, groups, ordered, panes
+from kasen.kernels import accumulate, blocks, groups, ordered, panes
 from kasen.kernels import slide as kernel
 from kasen.kernels.exact_round import SCRATCH
 from kasen.operators.accumulators import FIRST_SPAN, WINDOW_BOUNDS, AggregateSpec, Layout, Leaving, Span
@@ -54,6 +54,8 @@ class SlidingAggregate:
         self._configure()
         self._groups = RecordTable(keys, int(self._shape[panes.RECORD]), lone=not keys)
         self._dirty: I64 = np.zeros(len(self._groups.touched), np.int64)
+        self._guesses: I64 = np.zeros(blocks.GUESSES, np.int64)
+        self._slots: I64 = np.zeros(blocks.BLOCK, np.int64)
         self._ring: I64 = np.zeros((16, self._entry_words), np.int64)
         self._out = RowBuffer(keys + len(calls))
         self._pool: I64 = np.zeros((1, ordered.NODE), np.int64)
@@ -181,6 +183,8 @@ class SlidingAggregate:
                 self._ring,
                 self._groups.touched,
                 self._dirty,
+                self._guesses,
+                self._slots,
                 self._pool,
                 self._dictionary.labels if self._texts else self._no_labels,
                 self._out.buffer,
