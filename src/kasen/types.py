@@ -108,6 +108,27 @@ class Schema:
         return "(" + ", ".join(f"{field.name} {field.type}" for field in self.fields) + ")"
 
 
+class Pressure(Enum):
+    """What happens to a pushed row that finds no room."""
+
+    BLOCK = "BLOCK"  # the push waits
+    NEWEST = "SHED NEWEST"  # the row itself is refused
+    OLDEST = "SHED OLDEST"  # the rows that have waited longest make room
+    SAMPLE = "SHED SAMPLE"  # a share of the rows is kept as soon as room gets scarce
+
+
+@dataclass(frozen=True, slots=True)
+class OnPressure:
+    """A stream's policy; `keep` is the share of rows that SAMPLE keeps."""
+
+    policy: Pressure = Pressure.BLOCK
+    keep: float = 1.0
+
+    def __str__(self) -> str:
+        share = f" {self.keep:g}" if self.policy is Pressure.SAMPLE else ""
+        return f"{self.policy.value}{share}"
+
+
 @dataclass(frozen=True, slots=True)
 class Connector:
     """FROM 'format' OPTIONS (...) of an input, or INTO 'format' OPTIONS (...) of a query."""

@@ -174,3 +174,9 @@ def test_a_source_is_called_as_it_was_registered() -> None:
 
 def test_the_query_keeps_its_text() -> None:
     assert bind_text(registered("select  A\nfrom s -- hm")).queries[0].text == "SELECT A FROM s"
+
+
+@pytest.mark.parametrize("policy", ["BLOCK", "SHED NEWEST", "SHED OLDEST", "SHED SAMPLE 0.25"])
+def test_policies_under_pressure(policy: str) -> None:
+    app = bind_text(f"REGISTER STREAM s (a BIGINT) TIMESTAMP BY a ON PRESSURE {policy} FROM 'memory';")
+    assert str(app.inputs[0].pressure) == policy

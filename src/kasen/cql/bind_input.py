@@ -10,7 +10,7 @@ from sqlglot import exp
 from kasen.cql import literals, nodes
 from kasen.cql.bound import Input, Tick
 from kasen.cql.text import Text
-from kasen.types import BIGINT, TIMESTAMP, Connector, Field, Schema, Type
+from kasen.types import BIGINT, TIMESTAMP, Connector, Field, OnPressure, Pressure, Schema, Type
 
 # Tells the type of an undeclared timestamp column by looking at the source; None if it cannot.
 Sniff = Callable[[Connector, str], Type | None]
@@ -126,6 +126,7 @@ def bind_input(node: nodes.RegisterInput, time: Type, text: Text) -> Input:
         retain=_length(node, "retain", time, text),
         tick=Tick(node.args["tick"].name if node.args.get("tick") else "TIME"),
         connector=bind_connector(node.args["connector"], text),
+        pressure=_pressure(node, text),
         place=text.place_of(node.this),
     )
 
@@ -161,6 +162,21 @@ def _check_clauses(node: nodes.RegisterInput, is_relation: bool, text: Text) -> 
 def _length(node: nodes.RegisterInput, key: str, time: Type, text: Text) -> int | None:
     value = node.args.get(key)
     return None if value is None else literals.duration(value, time, text)
+
+
+def _pressure(node: nodes.RegisterInput, text: Text) -> OnPressure:
+    spec = node.args.get("pressure")
+    if spec is None:
+        return OnPressure()
+    kind = spec.args["kind"]
+    policy = Pressure.BLOCK if kind == "BLOCK" else Pressure(f"SHED {kind}")
+    if policy is not Pressure.BLOCK and node.args["kind"] == "RELATION":
+        fault = "a relation must not lose rows: its deletions would no longer find them"
+        raise text.error(fault, spec, "leave ON PRESSURE out")
+    share = float(spec.this.this) if spec.this is not None else 1.0
+    if not 0 < share <= 1:
+        raise text.error("SAMPLE keeps a share above 0 and at most 1", spec.this, "such as SAMPLE 0.1")
+    return OnPressure(policy, share)
 
 
 def bind_connector(node: nodes.ConnectorSpec, text: Text) -> Connector:

@@ -12,7 +12,7 @@ from enum import Enum
 
 from kasen.cql.expr import Aggregate, Expr
 from kasen.errors import Place
-from kasen.types import BIGINT, TIMESTAMP, Connector, Schema, Type
+from kasen.types import BIGINT, TIMESTAMP, Connector, OnPressure, Schema, Type
 
 # ---------------------------------------------------------------- windows (stream -> relation)
 
@@ -219,6 +219,7 @@ class Input:
     retain: int | None
     tick: Tick
     connector: Connector
+    pressure: OnPressure = OnPressure()
     place: Place | None = None
 
     @property

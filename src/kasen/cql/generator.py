@@ -58,6 +58,12 @@ def _column_spec(gen: Generator, node: nodes.ColumnSpec) -> str:
     return f"{gen.sql(node, 'this')} {gen.sql(node, 'kind')}"
 
 
+def _pressure_spec(gen: Generator, node: nodes.PressureSpec) -> str:
+    kind = node.args["kind"]
+    share = gen.sql(node, "this")
+    return kind if kind == "BLOCK" else f"SHED {kind} {share}".rstrip()
+
+
 def _option(gen: Generator, node: nodes.Option) -> str:
     return f"{gen.sql(node, 'this')} {gen.sql(node, 'value')}"
 
@@ -71,7 +77,7 @@ def _register_input(gen: Generator, node: nodes.RegisterInput) -> str:
     columns = ", ".join(gen.sql(column) for column in node.args["columns"])
     parts = [f"REGISTER {node.args['kind']} {gen.sql(node, 'this')} ({columns})"]
     clauses = (("TIMESTAMP BY", "timestamp"), ("SLACK", "slack"), ("IDLE", "idle"), ("RETAIN", "retain"))
-    for word, key in (*clauses, ("TICK BY", "tick"), ("FROM", "connector")):
+    for word, key in (*clauses, ("TICK BY", "tick"), ("ON PRESSURE", "pressure"), ("FROM", "connector")):
         if value := gen.sql(node, key):
             parts.append(f"{word} {value}")
     return " ".join(parts)
@@ -104,6 +110,7 @@ class CQLGenerator(generator.Generator):
         exp.All: _quantifier,
         exp.Any: _quantifier,
         nodes.FromItem: _from_item,
+        nodes.PressureSpec: _pressure_spec,
         nodes.WindowSpec: _window_spec,
         nodes.Duration: _duration,
         nodes.Streamify: _streamify,

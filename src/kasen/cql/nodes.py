@@ -55,6 +55,12 @@ class DelaySpec(exp.Expression):
     arg_types: ClassVar[dict[str, bool]] = {"this": False}
 
 
+class PressureSpec(exp.Expression):
+    """ON PRESSURE: kind is BLOCK, NEWEST, OLDEST or SAMPLE; `this` the share that SAMPLE keeps."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"kind": True, "this": False}
+
+
 class ColumnSpec(exp.Expression):
     """A declared column: name and type."""
 
@@ -85,6 +91,7 @@ class RegisterInput(exp.Expression):
         "idle": False,
         "retain": False,
         "tick": False,
+        "pressure": False,
         "connector": True,
     }
 

@@ -19,6 +19,8 @@ from kasen.cql.parse_type import data_type, duration
 from kasen.cql.words import FOREIGN_STATEMENTS, RESERVED
 
 _VERBS = ("REGISTER", "REPLACE", "DROP", "SET")
+#: Clauses of inputs whose names are two words.
+_CLAUSES = {"timestamp": "TIMESTAMP BY", "tick": "TICK BY", "pressure": "ON PRESSURE"}
 _STATEMENTS = "REGISTER STREAM|RELATION|QUERY, REPLACE QUERY, DROP QUERY or SET"
 
 
@@ -104,12 +106,30 @@ def _input_clause(c: Cursor, args: dict[str, Any]) -> None:
     elif c.word in ("SLACK", "IDLE", "RETAIN"):
         clause = c.take().text.lower()
         value = duration(c)
+    elif c.accept("ON"):
+        c.expect("PRESSURE", "PRESSURE after ON")
+        clause, value = "pressure", _pressure(c)
     else:
-        raise c.fail("TIMESTAMP BY, SLACK, IDLE, RETAIN, TICK BY or FROM")
+        raise c.fail("TIMESTAMP BY, SLACK, IDLE, RETAIN, TICK BY, ON PRESSURE or FROM")
     if clause in args:
-        shown = f"{clause.upper()} BY" if clause in ("timestamp", "tick") else clause.upper()
+        shown = _CLAUSES.get(clause, clause.upper())
         raise c.error(f"{shown} is given twice", "take one of them out", first=first)
     args[clause] = value
+
+
+def _pressure(c: Cursor) -> exp.Expr:
+    """BLOCK, SHED NEWEST, SHED OLDEST or SHED SAMPLE p."""
+    if c.accept("BLOCK"):
+        return spanned(nodes.PressureSpec(kind="BLOCK"), c.previous)
+    first = c.expect("SHED", "BLOCK, SHED NEWEST, SHED OLDEST or SHED SAMPLE after ON PRESSURE")
+    if c.word not in ("NEWEST", "OLDEST", "SAMPLE"):
+        raise c.fail("NEWEST, OLDEST or SAMPLE after SHED")
+    kind = c.take().text.upper()
+    share = None
+    if kind == "SAMPLE":
+        token = c.expect_type(TokenType.NUMBER, "the share to keep after SAMPLE", "such as SAMPLE 0.1")
+        share = spanned(exp.Literal.number(token.text), token)
+    return spanned(nodes.PressureSpec(kind=kind, this=share), first, c.previous)
 
 
 # ---------------------------------------------------------------- connectors

@@ -83,6 +83,9 @@ def _sizes(c: Cursor) -> list[exp.Expr]:
     return sizes
 
 
+_AFTER_DURATIONS = ("SLIDE", "WATTR", "SLACK", "IDLE", "RETAIN", "TICK", "TIMESTAMP", "ON", "FROM")
+
+
 def duration(c: Cursor, remedy: str = "") -> nodes.Duration:
     """A length of time: a number and a unit, or a bare number where time is BIGINT."""
     first = c.expect_type(TokenType.NUMBER, "a length of time, such as 5 MINUTES or 10", remedy)
@@ -90,7 +93,7 @@ def duration(c: Cursor, remedy: str = "") -> nodes.Duration:
     unit = nodes.canonical_unit(c.word) if c.word else None
     if unit is not None:
         c.take()
-    elif c.word and c.word not in ("SLIDE", "WATTR", "SLACK", "IDLE", "RETAIN", "TICK", "TIMESTAMP", "FROM"):
+    elif c.word and c.word not in _AFTER_DURATIONS:
         raise c.error(f"unknown unit of time {c.current.text!r}", _unit_remedy(c.word, first.text))
     if c.at(TokenType.NUMBER):
         raise c.error("a length of time is one number and one unit", "such as 90 MINUTES")

@@ -6,7 +6,18 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from textwrap import wrap
 
-from kasen.cql.bound import App, Input, Now, PartitionRows, Range, Rows, Slide, Tick, Unbounded, Window
+from kasen.cql.bound import (
+    App,
+    Input,
+    Now,
+    PartitionRows,
+    Range,
+    Rows,
+    Slide,
+    Tick,
+    Unbounded,
+    Window,
+)
 from kasen.cql.expr import Aggregate, Column, Expr
 from kasen.cql.loops import show as show_loop
 from kasen.plan import logical
@@ -15,7 +26,7 @@ from kasen.plan.exprs import rebuild, show, show_aggregate
 from kasen.plan.logical import Node
 from kasen.plan.partition import sharding
 from kasen.plan.rewrite import rewrite
-from kasen.types import BIGINT, TIMESTAMP, Type
+from kasen.types import BIGINT, TIMESTAMP, Pressure, Type
 
 _STATELESS = (logical.Scan, logical.Ref, logical.Filter, logical.Project)
 _WIDTH = 110
@@ -84,6 +95,8 @@ def _order(one: Input, time: Type) -> str:
     # IDLE waits by the clock, whatever the stream's own time is.
     lengths = (("slack", one.slack, time), ("idle", one.idle, TIMESTAMP), ("retain", one.retain, time))
     parts += [f"{name} {show_length(length, unit)}" for name, length, unit in lengths if length]
+    if one.pressure.policy is not Pressure.BLOCK:
+        parts.append(f"on pressure {str(one.pressure).lower()}")
     return ", ".join(parts)
 
 
