@@ -37,9 +37,10 @@ from kasen.plan.explain import explain
 from kasen.plan.physical import plan_app
 from kasen.runtime.feed import Rows
 from kasen.runtime.local import LocalRun, Options
-from kasen.runtime.outputs import Outputs
 from kasen.runtime.pipeline import Answer
 from kasen.runtime.pipeline import Pipeline as Running
+from kasen.runtime.pressure import Admission, Pushed
+from kasen.runtime.pushed import OUTPUT_ROWS, PushedRun
 from kasen.runtime.reader import Reader
 from kasen.types import TIMESTAMP
 
@@ -58,6 +59,9 @@ class Query:
         self._schema = output_schema(registered.schema, time_type)
         self._owner = owner
         self._tables: deque[pa.Table] = deque()
+        self._waiting = 0
+        self._discards = False
+        self._reader: int | None = None
         self._arrived = threading.Condition()
         self._callbacks: list[ForeachBatch] = []
 
@@ -72,10 +76,17 @@ class Query:
 
     def to_arrow(self) -> pa.Table:
         """All changes that have not been handed out yet, as one table."""
-        with self._arrived:
-            tables = list(self._tables)
-            self._tables.clear()
-        return pa.concat_tables([self._schema.empty_table(), *tables])
+        tables: list[pa.Table] = [self._schema.empty_table()]
+        self._reader = threading.get_ident()
+        while True:
+            with self._arrived:
+                if not self._tables:
+                    return pa.concat_tables(tables)
+                tables += self._tables
+                self._tables.clear()
+                self._waiting = 0
+                self._arrived.notify_all()
+            self._owner._make_room()
 
     def __iter__(self) -> Iterator[pa.Table]:
         """The changes epoch by epoch.
@@ -85,11 +96,15 @@ class Query:
         """
         while True:
             with self._arrived:
+                self._reader = threading.get_ident()
                 while not self._tables and self._owner.running:
                     self._arrived.wait(0.1)
                 if not self._tables:
                     return
                 table = self._tables.popleft()
+                self._waiting -= len(table)
+                self._arrived.notify_all()
+            self._owner._make_room()
             yield table
 
     def foreach_batch(self, function: ForeachBatch) -> Query:
@@ -97,14 +112,44 @@ class Query:
         self._callbacks.append(function)
         return self
 
-    def _deliver(self, epoch: int, table: pa.Table) -> None:
-        if self._callbacks:
-            for function in self._callbacks:
-                function(epoch, table)
-            return
+    def discard(self) -> Query:
+        """From now on keeps nothing: for a query that only others read, or that has a sink of its own."""
+        self._discards = True
         with self._arrived:
-            self._tables.append(table)
-            self._arrived.notify_all()
+            self._tables.clear()
+            self._waiting = 0
+        self._owner._make_room()
+        return self
+
+    @property
+    def waiting(self) -> int:
+        """How many changes wait to be read."""
+        return self._waiting
+
+    @property
+    def _keeps(self) -> bool:
+        """Whether changes are kept for a reader, or handed on at once."""
+        return not self._callbacks and not self._discards
+
+    @property
+    def _is_read_elsewhere(self) -> bool:
+        """Whether waiting here for its reader makes sense."""
+        return self._reader is not None and self._reader != threading.get_ident()
+
+    def _wait_for_room(self, most: int) -> None:
+        """For a thread that reads files: it goes on when the reader has caught up, or the run is stopped."""
+        with self._arrived:
+            while self._waiting >= most and not self._owner._stopped:
+                self._arrived.wait(0.1)
+
+    def _deliver(self, epoch: int, table: pa.Table) -> None:
+        for function in self._callbacks:
+            function(epoch, table)
+        if self._keeps:
+            with self._arrived:
+                self._tables.append(table)
+                self._waiting += len(table)
+                self._arrived.notify_all()
 
 
 class Pipeline:
@@ -120,7 +165,15 @@ class Pipeline:
         base: str | Path = ".",
         batch: int = 1 << 16,
         clock: Callable[[], float] = time.monotonic,
+        patience: float = 60.0,
+        shed_log: str | Path | None = None,
+        replay: str | Path | None = None,
     ) -> None:
+        """`patience` is how long, in seconds, a push waits for readers that make no progress.
+
+        Rows that ON PRESSURE refuses are written to `shed_log`; a pipeline with that file as `replay` that is
+        pushed the same rows refuses the same ones, and no others.
+        """
         if batch < 1:
             raise DataError("batch must be at least 1")
         if engine != "local":
@@ -130,7 +183,10 @@ class Pipeline:
         self._text = ""
         self._app: App | None = None
         self._running: Running | None = None
-        self._outputs: Outputs | None = None
+        self._patience = patience
+        self._shed_log = Path(shed_log) if shed_log is not None else None
+        self._replay = Path(replay) if replay is not None else None
+        self._pushing: PushedRun | None = None
         self._job: LocalRun | None = None
         self._thread: threading.Thread | None = None
         self._error: Exception | None = None
@@ -140,6 +196,8 @@ class Pipeline:
         self._clock = clock
         self._heard: dict[str, float] = {}
         self._epoch = 0
+        self._most = OUTPUT_ROWS
+        self._stopped = False
 
     # ------------------------------------------------------------ control
 
@@ -181,13 +239,20 @@ class Pipeline:
     @property
     def dead_letters(self) -> list[DeadLetter]:
         """The rows that were refused, with the reason."""
-        outputs = self._job.outputs if self._job is not None else self._outputs
-        return list(outputs.dead_letters) if outputs is not None else []
+        run = self._job or self._pushing
+        return list(run.outputs.dead_letters) if run is not None else []
 
     @property
     def running(self) -> bool:
         """Whether the pipeline runs in the background."""
+        if self._pushing is not None:
+            return self._pushing.running
         return self._thread is not None and self._thread.is_alive()
+
+    @property
+    def pressure(self) -> dict[str, Admission]:
+        """For each stream how many pushed rows were admitted, still wait, or were refused, and why."""
+        return self._pushing.gate.streams if self._pushing is not None else {}
 
     # ------------------------------------------------------------ pushing
 
@@ -213,32 +278,53 @@ class Pipeline:
             # Arrival time: stamped once, here, at the edge. A static table has none.
             ts = np.full(len(chunk), 0 if one.is_relation else self._now(), np.int64)
         positions = np.arange(before, before + len(chunk), dtype=np.int64)
-        assert self._outputs is not None
-        self._outputs.take(one.name, Rows(ts, chunk.diff, data, positions), chunk.dead, chunk, before)
+        assert self._pushing is not None
         self._heard[one.name] = self._clock()
-        return self.poll()
+        self._skip_idle()
+        rows = Rows(ts, chunk.diff, data, positions)
+        self._pushing.push(Pushed(one.name, rows, chunk.dead, chunk, before))
+        return self
 
     def advance(self, stream: str, ts: Time) -> Pipeline:
         """Punctuation: no row of this stream with a time below `ts` will come any more."""
         one = self._input(stream)
-        running = self._open()
-        running.advance(one.name, self._time(ts))
-        return self.poll()
+        self._open()
+        assert self._pushing is not None
+        self._skip_idle()
+        self._pushing.advance(one.name, self._time(ts))
+        return self
 
     def poll(self) -> Pipeline:
         """Answers what is complete by now; a stream silent for its IDLE no longer holds others back.
 
         `push` and `advance` do this too; call it from time to time if all streams may fall silent.
         """
-        running = self._open()
+        self._open()
+        assert self._pushing is not None
+        self._skip_idle()
+        self._pushing.poll()
+        return self
+
+    def _skip_idle(self) -> None:
+        assert self._pushing is not None
         now = self._clock()
         for one in self.app.inputs:
             silent = now - self._heard.setdefault(one.name, now)
             if one.idle is not None and silent * 1e6 >= one.idle:
-                running.skip(one.name)
-        assert self._outputs is not None
-        self._outputs.deliver(running.run())
-        return self
+                self._pushing.skip(one.name)
+
+    def _room(self) -> tuple[str, int]:
+        """The query whose reader is furthest behind, and how many more changes fit there."""
+        keeping = [query for query in self._queries.values() if query._keeps]
+        if not keeping:
+            return "", OUTPUT_ROWS
+        behind = max(keeping, key=lambda query: query._waiting)
+        return behind.name, self._most - behind._waiting
+
+    def _make_room(self) -> None:
+        """A reader has taken something: matching may go on."""
+        if self._pushing is not None and not self._drained:
+            self._pushing.poll()
 
     def _now(self) -> int:
         return time.time_ns() // 1000
@@ -272,18 +358,25 @@ class Pipeline:
         if self._job is not None:
             raise DataError("this pipeline reads its sources itself (start, drain): nothing can be pushed")
         if self._running is None:
-            plan = plan_app(self.app)
-            self._running = Running(plan)
-            self._outputs = Outputs(
-                plan, self._running, self._base, None, {}, lambda _: None, self._on_answer
+            self._most = int(self.app.setting("output_rows", str(OUTPUT_ROWS)))
+            self._pushing = PushedRun(
+                plan_app(self.app),
+                self._base,
+                self._on_answer,
+                self._room,
+                lambda name: name != "" and self.query(name)._is_read_elsewhere,
+                self._patience,
+                self._shed_log,
+                self._replay,
             )
+            self._running = self._pushing.pipeline
             self._load_tables()
         return self._running
 
     def _load_tables(self) -> None:
         """Static tables come from their files; streams beside pushed ones must be pushed too."""
         assert self._running is not None
-        assert self._outputs is not None
+        assert self._pushing is not None
         for one in self.app.inputs:
             if one.connector.format == "memory":
                 continue
@@ -293,7 +386,7 @@ class Pipeline:
             source = open_source(one.connector, self._base, one.name, one.schema, is_relation=True)
             reader = Reader(one.name, source, None, self._running.dictionary)
             while (piece := reader.read(None)) is not None:
-                self._outputs.take(one.name, piece.rows, piece.dead, piece.chunk, piece.offset)
+                self._pushing.outputs.take(one.name, piece.rows, piece.dead, piece.chunk, piece.offset)
 
     # ------------------------------------------------------------ running
 
@@ -301,9 +394,10 @@ class Pipeline:
         """Runs to the end of the input and returns when every answer is out."""
         if self._thread is not None:
             self._thread.join()
-        elif self._outputs is not None:
+        elif self._pushing is not None:
             if not self._drained:
-                self._end_of_pushes()
+                self._pushing.drain()
+                self._drained = True
         else:
             self._run_job()
         if self._error is not None:
@@ -311,10 +405,15 @@ class Pipeline:
         return self
 
     def start(self) -> Pipeline:
-        """Reads the sources in the background until they end or `stop` is called."""
-        if self._outputs is not None:
-            raise DataError("rows were pushed to this pipeline: drain it, or start a new one for its files")
-        if self._thread is None:
+        """Reads the sources in the background until they end or `stop` is called.
+
+        Where streams are pushed, matching gets a thread of its own: pushes return once rows are admitted.
+        """
+        if any(one.connector.format == "memory" for one in self.app.inputs if not one.is_static):
+            self._open()
+            assert self._pushing is not None
+            self._pushing.start()
+        elif self._thread is None:
             self._make_job()
             self._thread = threading.Thread(target=self._run_job, name="kasen", daemon=True)
             self._thread.start()
@@ -322,28 +421,18 @@ class Pipeline:
 
     def stop(self) -> None:
         """Ends a background run after the epoch that is running, with all sinks flushed."""
+        self._stopped = True
         if self._job is not None:
             self._job.stop()
         if self._thread is not None:
             self._thread.join()
-        if self._outputs is not None and not self._drained:
-            self._outputs.committed()
-
-    def _end_of_pushes(self) -> None:
-        assert self._running is not None
-        assert self._outputs is not None
-        for one in self.app.inputs:
-            self._running.end(one.name)
-        self._outputs.deliver(self._running.run())
-        if self.app.setting("flush") == "true":
-            for answer in self._running.flush():
-                self._outputs.deliver(answer)
-        self._outputs.close()
-        self._drained = True
+        if self._pushing is not None and not self._drained:
+            self._pushing.stop()
 
     def _make_job(self) -> LocalRun:
         if self._job is None:
             options = Options(self._base, batch=self._batch)
+            self._most = int(self.app.setting("output_rows", str(OUTPUT_ROWS)))
             self._job = LocalRun(plan_app(self.app), options, on_answer=self._on_answer)
             self._running = self._job.pipeline
         return self._job
@@ -363,4 +452,7 @@ class Pipeline:
             batch = answer.changes.get(registered.name)
             if batch is not None and len(batch):
                 table = decode(batch, registered.schema, self._running.dictionary, self.app.time)
-                self._queries[registered.name.lower()]._deliver(self._epoch, table)
+                query = self._queries[registered.name.lower()]
+                if threading.current_thread() is self._thread:
+                    query._wait_for_room(self._most)
+                query._deliver(self._epoch, table)

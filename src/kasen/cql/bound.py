@@ -219,7 +219,7 @@ class Input:
     retain: int | None
     tick: Tick
     connector: Connector
-    pressure: OnPressure = OnPressure()
+    pressure: OnPressure = field(default_factory=OnPressure)
     place: Place | None = None
 
     @property

@@ -125,6 +125,12 @@ class Feed:
         """The greatest time read so far, or the least possible one."""
         return self._greatest
 
+    @property
+    def first(self) -> int:
+        """The least time of the rows held, or the greatest possible one."""
+        firsts = (part.ts[0] if self._ordered else part.ts.min() for part in self._held)
+        return min(map(int, firsts), default=_ALWAYS)
+
     def waiting_below(self, ts: int) -> int:
         """How many held rows lie below a time."""
         if self._ordered:

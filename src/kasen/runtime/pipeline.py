@@ -30,13 +30,16 @@ _MOST_FLUSHES = 20_000
 
 @dataclass(slots=True)
 class Answer:
-    """What one epoch brought: the net changes of each query.
+    """What one epoch brought: the net changes of each query, how many rows it took in, and whether others
+    that are complete still wait.
 
     `deletions` are the positions of outside relations' deletions that have run, `refused` of those among
     them that found no row.
     """
 
     changes: dict[str, Batch] = field(default_factory=dict)
+    rows: int = 0
+    is_cut: bool = False
     deletions: list[tuple[str, I64]] = field(default_factory=list)
     refused: list[tuple[str, I64]] = field(default_factory=list)
 
@@ -125,11 +128,28 @@ class Pipeline:
 
     # ------------------------------------------------------------ running
 
-    def run(self) -> Answer:
-        """Runs every instant that is complete. Epochs are cut between different times only."""
-        if self.ended:
-            return self._run_upto(self._end_of_input() + 1)
-        return self._run_upto(self.frontier)
+    def run(self, most: int | None = None) -> Answer:
+        """Runs every instant that is complete, or the first of them that have about `most` rows.
+
+        Epochs are cut between different times only, so one time's rows run together however many they are.
+        """
+        goal = self._end_of_input() + 1 if self.ended else self.frontier
+        upto = self._cut(goal, most) if most is not None and self.ready() > most else goal
+        answer = self._run_upto(upto)
+        answer.is_cut = upto < goal
+        return answer
+
+    def _cut(self, upto: int, most: int) -> int:
+        """The greatest time below which at most so many rows wait, but past the first of them."""
+        first = min((feed.first for feed in self._feeds.values()), default=upto)
+        low, high = min(first + 1, upto), upto
+        while low < high:
+            middle = (low + high + 1) // 2
+            if sum(feed.waiting_below(middle) for feed in self._feeds.values()) <= most:
+                low = middle
+            else:
+                high = middle - 1
+        return low
 
     def _end_of_input(self) -> int:
         greatest = [feed.greatest for feed in self._feeds.values()]
@@ -161,6 +181,7 @@ class Pipeline:
         for name, released in pieces.items():
             if not released:
                 continue
+            answer.rows += sum(map(len, released))
             sub = subs.get(name)
             first.append(Bound(int(released[0].ts[0]), 0 if sub is None else int(sub[0])))
             if name in self._relations:

@@ -44,14 +44,14 @@ class Pushed:
 
     def split(self, count: int) -> tuple[Pushed, Pushed]:
         """The first `count` rows, with the dead letters, and the others."""
-        where = np.arange(len(self))
-        return self._with(where[:count], self.dead), self._with(where[count:], [])
+        first, rest = self.rows.part(0, count), self.rows.part(count, len(self))
+        return self._with(first, self.dead), self._with(rest, [])
 
     def only(self, kept: Mask) -> Pushed:
-        return self._with(np.flatnonzero(kept), self.dead)
+        return self._with(self.rows.take(kept), self.dead)
 
-    def _with(self, where: npt.NDArray[np.intp], dead: list[DeadLetter]) -> Pushed:
-        return Pushed(self.stream, self.rows.take(where), dead, self.chunk, self.offset)
+    def _with(self, rows: Rows, dead: list[DeadLetter]) -> Pushed:
+        return Pushed(self.stream, rows, dead, self.chunk, self.offset)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class Gate:
     ) -> None:
         """`replay` has the positions that an earlier run refused: then only those are, and pushes wait."""
         self._policies = policies
-        self._most = most
+        self.most = most
         self._seed = seed
         self._log = log
         self._replay = replay
@@ -115,7 +115,7 @@ class Gate:
             pushed = self._push_out(pushed)
         elif policy is Pressure.SAMPLE:
             pushed = self._sample(pushed, on.keep)
-        room = self._most - admission.waiting
+        room = self.most - admission.waiting
         rest: Pushed | None = None
         if len(pushed) > room:
             pushed, rest = pushed.split(room)
@@ -127,6 +127,10 @@ class Gate:
         if len(pushed) or pushed.dead:
             self._queue.append(pushed)
         return rest
+
+    def give_up(self, rest: Pushed) -> None:
+        """Rows whose push has waited in vain: refused like those of the other policies."""
+        self._shed(rest.stream, rest.rows.position, "waited in vain")
 
     def take(self, most: int) -> Pushed | Punctuation | None:
         """The next to run: at most that many rows of one push, or a punctuation."""
@@ -147,7 +151,7 @@ class Gate:
         """SHED OLDEST: the stream's rows that have waited longest make room, then the push's own first."""
         name = pushed.stream
         admission = self.streams[name]
-        excess = admission.waiting + len(pushed) - self._most
+        excess = admission.waiting + len(pushed) - self.most
         kept: list[Pushed | Punctuation] = []
         while excess > 0 and self._queue:
             first = self._queue.popleft()
@@ -170,7 +174,7 @@ class Gate:
 
     def _sample(self, pushed: Pushed, keep: float) -> Pushed:
         """SHED SAMPLE: what would fill the second half of the room is thinned out by its position's hash."""
-        free = max(0, self._most // 2 - self.streams[pushed.stream].waiting)
+        free = max(0, self.most // 2 - self.streams[pushed.stream].waiting)
         if len(pushed) <= free:
             return pushed
         kept = chosen(pushed.stream, pushed.rows.position, self._seed, keep)
