@@ -66,11 +66,10 @@ def run(policy: str, path: Path, most_waiting: list[int]) -> tuple[Pairs, kasen.
     tables: list[pa.Table] = []
 
     def read() -> None:
-        time.sleep(0.3)
         for changes in p.query("q"):
+            time.sleep(0.0005 if tables else 0.3)
             most_waiting.append(p.query("q").waiting)
             tables.append(changes)
-            time.sleep(0.0005)
 
     reader = threading.Thread(target=read)
     reader.start()
