@@ -74,7 +74,7 @@ def _restart_every_epoch(engine: LocalRun) -> None:
         answer = run(*args, **kwargs)  # type: ignore[arg-type]
         fresh = type(graph)(graph._plan, graph._context, graph._max_ticks)
         fresh.restore(graph.snapshot(), graph.begun)
-        graph._operators = fresh._operators
+        graph.__dict__.update({key: value for key, value in fresh.__dict__.items() if key != "run"})
         return answer
 
     graph.run = run_and_restart  # type: ignore[method-assign, assignment]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -29,7 +30,10 @@ def bind_block(
     scope = Scope(queries.text, queries.catalog.time, parent=parent)
     from_ = bind_from(node, scope, queries)
     block = _Block(node, _expand_stars(projections, scope), scope, queries)
-    where = bind_where(node.args.get("where"), scope, queries)
+    where: Expr | None = None
+    with suppress(UnknownSchema):
+        # In a loop it may read what is not known yet. The columns do not depend on it, and it is bound again.
+        where = bind_where(node.args.get("where"), scope, queries)
     bound = block.aggregated(from_, where) if block.is_aggregated() else block.plain(from_, where)
     types = (VARCHAR if item.type.is_null else item.type for item in bound.items)
     names = output_names(block.projections)

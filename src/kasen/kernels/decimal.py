@@ -23,7 +23,7 @@ _QUOTIENT = 2**54
 
 
 @njit("int64(int64, int64)", cache=True, nogil=True)
-def _half_away(a: int, unit: int) -> int:
+def half_away(a: int, unit: int) -> int:
     """a / unit, halves away from zero; 1 <= unit <= 10^18."""
     quotient = truncated_quotient(a, unit)
     rest = a - quotient * unit
@@ -81,7 +81,7 @@ def scale_down(x: I64, unit: int, limit: int, out: I64, failed: Mask) -> int:
     """x / unit: fewer digits after the point, halves away from zero."""
     failures = 0
     for i in range(len(out)):
-        scaled = _half_away(x[i], unit)
+        scaled = half_away(x[i], unit)
         out[i] = scaled
         failed[i] = scaled > limit or scaled < -limit
         failures += failed[i]
@@ -93,7 +93,7 @@ def round_to_unit(x: I64, unit: int, limit: int, out: I64, failed: Mask) -> int:
     """The nearest multiple of `unit`, halves away from zero; x may be any int64."""
     failures = 0
     for i in range(len(out)):
-        quotient = _half_away(x[i], unit)
+        quotient = half_away(x[i], unit)
         rounded = times(quotient, unit)
         out[i] = rounded
         failed[i] = product_overflows(quotient, unit) or rounded > limit or rounded < -limit
@@ -123,7 +123,7 @@ def truncate_units(x: I64, unit: int, bits: int, out: I64, failed: Mask) -> int:
 
 
 @njit("float64(float64)", cache=True, nogil=True)
-def _round_half_away(x: float) -> float:
+def round_half_away(x: float) -> float:
     """Exact: the fraction of a double is a double."""
     whole = np.trunc(x)
     if abs(x - whole) >= 0.5:
@@ -135,7 +135,7 @@ def _round_half_away(x: float) -> float:
 def round_double(x: F64, out: F64) -> None:
     """The nearest whole number, halves away from zero."""
     for i in range(len(out)):
-        out[i] = _round_half_away(x[i])
+        out[i] = round_half_away(x[i])
 
 
 @njit("void(float64[::1], float64, float64[::1])", cache=True, nogil=True, error_model="numpy")
@@ -165,7 +165,7 @@ def double_to_decimal(x: F64, power: float, limit: int, out: I64, failed: Mask) 
     edge = float(limit + 1)  # a power of ten up to 10^18 is a double
     failures = 0
     for i in range(len(out)):
-        rounded = _round_half_away(x[i] * power)
+        rounded = round_half_away(x[i] * power)
         failed[i] = not (-edge < rounded < edge)
         out[i] = 0 if failed[i] else int(rounded)
         failures += failed[i]
@@ -173,7 +173,7 @@ def double_to_decimal(x: F64, power: float, limit: int, out: I64, failed: Mask) 
 
 
 @njit("float64(int64, int64)", cache=True, nogil=True, error_model="numpy")
-def _nearest_quotient(a: int, unit: int) -> float:
+def nearest_quotient(a: int, unit: int) -> float:
     """a / unit rounded once, to even; 0 < a < 10^18, 1 <= unit <= 10^18.
 
     Long division bit by bit, until the quotient has 55 bits: the double's 53, a half, and a bit that
@@ -205,6 +205,6 @@ def decimal_to_double(x: I64, unit: int, out: F64) -> None:
         if unit == 1 or abs(x[i]) <= _EXACT_IN_DOUBLE:
             out[i] = float(x[i]) / float(unit)  # two exact doubles: one rounding
         elif x[i] > 0:
-            out[i] = _nearest_quotient(x[i], unit)
+            out[i] = nearest_quotient(x[i], unit)
         else:
-            out[i] = -_nearest_quotient(-x[i], unit)
+            out[i] = -nearest_quotient(-x[i], unit)

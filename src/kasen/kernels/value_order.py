@@ -39,7 +39,7 @@ def _is_before(data: Any, diff: Any, orders: Any, labels: Any, one: Any, other: 
 
 
 @compiled(f"void({V}, int64, int64, {V}, {M}, {V}, {V}, {V})", inline=False)
-def _sort(
+def sort_rows(
     rows: Any, begin: Any, end: Any, spare: Any, data: Any, diff: Any, orders: Any, labels: Any
 ) -> None:
     """Sorts rows[begin:end]: runs by insertion, then merged, twice as long each time."""
@@ -137,8 +137,8 @@ def sort_instants(
                 while j < end and data[0, rows[j]] == data[0, rows[i]]:
                     j += 1
                 if j - i > 1:
-                    _sort(rows, i, j, spare, data, diff, orders, labels)
+                    sort_rows(rows, i, j, spare, data, diff, orders, labels)
                 i = j
         elif end - begin > 1:
-            _sort(rows, begin, end, spare, data, diff, orders, labels)
+            sort_rows(rows, begin, end, spare, data, diff, orders, labels)
         begin = end

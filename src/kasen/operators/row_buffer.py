@@ -19,6 +19,11 @@ class RowBuffer:
         self._full: list[I64] = []
         self.buffer: I64 = np.empty(_FIRST_ROWS * self._words, np.int64)
 
+    @property
+    def room(self) -> int:
+        """For how many rows the buffer has room."""
+        return len(self.buffer) // self._words
+
     def make_room(self, rows: int, wanted: int) -> None:
         """Puts the buffer's `rows` aside, so that it is empty and has room for at least `wanted` more."""
         if rows:

@@ -61,6 +61,15 @@ class Plan:
                 done.append(self._instant_order(component))
         return done
 
+    def read_outside(self, stage: tuple[int, ...]) -> tuple[int, ...]:
+        """The steps of a stage that other stages read, or that are queries."""
+        members = set(stage)
+        wanted = {step for _, step in self.outputs}
+        for step in self.steps:
+            if step.id not in members:
+                wanted.update(step.inputs)
+        return tuple(sorted(members & wanted))
+
     def _components(self) -> list[tuple[int, ...]]:
         """Strongly connected components, inputs first (Tarjan's algorithm, without recursion)."""
         index: dict[int, int] = {}
