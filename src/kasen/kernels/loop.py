@@ -225,4 +225,3 @@ def run_loop(
                     return why
             at += 1
         control[PHASE] = LOOK
-

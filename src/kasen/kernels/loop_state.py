@@ -10,6 +10,7 @@ from typing import Any
 from kasen.kernels import aggregate as groups
 from kasen.kernels import bag, join, semi_join
 from kasen.kernels.accumulate import PART
+from kasen.kernels.candidates import CANDIDATE
 from kasen.kernels.compiled import compiled
 from kasen.kernels.loop_rows import STEP, satisfying
 from kasen.kernels.loop_table import (
@@ -57,7 +58,7 @@ RIGHT_NULL, ANTI, RIGHT_KEYS, RIGHT_COLUMNS = range(OWN + 21, OWN + 25)
 #: An aggregate's: its arrays as the kernel takes them, each with its length.
 PARTS, PARTS_SIZE, OUTS, OUTS_SIZE, TABLE, TABLE_SIZE, RECORDS, RECORDS_SIZE = range(OWN, OWN + 8)
 POOL, POOL_SIZE, PAIRS, PAIRS_SIZE, TOUCHED, TOUCHED_SIZE, BUFFER, BUFFER_SIZE = range(OWN + 8, OWN + 16)
-PASS_CONTROL, SCRATCH, SCRATCH_SIZE, NOTHING = range(OWN + 16, OWN + 20)
+QUEUES, QUEUES_SIZE, PASS_CONTROL, SCRATCH, SCRATCH_SIZE, NOTHING = range(OWN + 16, OWN + 22)
 
 #: A set operation's: records, table, touched slots and control (kernels/bag).
 BAG_RECORDS, BAG_RECORDS_SIZE, BAG_TABLE, BAG_TABLE_SIZE = range(OWN, OWN + 4)
@@ -84,7 +85,8 @@ def run_join(table: Any, step: Any, control: Any, work: Any, labels: Any) -> Any
         matrix(table[step, LEFT + SLOTS], l_size, SLOT + l_words),
         matrix(table[step, LEFT + HEADS], 2, l_size), vector(table[step, LEFT + COUNTS], 3),
         matrix(table[step, LEFT + AHEAD], 5, 64),
-        ts[:right], sub[:right], vector(table[other, DIFF], right), matrix(table[other, DATA], r_words, right),
+        ts[:right], sub[:right], vector(table[other, DIFF], right),
+        matrix(table[other, DATA], r_words, right),
         vector(table[step, RIGHT + KEYS], table[step, RIGHT + KEYS_SIZE]),
         matrix(table[step, RIGHT + SLOTS], r_size, SLOT + r_words),
         matrix(table[step, RIGHT + HEADS], 2, r_size), vector(table[step, RIGHT + COUNTS], 3),
@@ -172,6 +174,7 @@ def run_aggregate(table: Any, step: Any, control: Any, work: Any, labels: Any) -
         vector(table[step, TABLE], table[step, TABLE_SIZE]),
         vector(table[step, RECORDS], table[step, RECORDS_SIZE]),
         matrix(table[step, POOL], table[step, POOL_SIZE], NODE),
+        matrix(table[step, QUEUES], table[step, QUEUES_SIZE], CANDIDATE),
         matrix(table[step, PAIRS], table[step, PAIRS_SIZE], 3), labels,
         vector(table[step, TOUCHED], table[step, TOUCHED_SIZE]), buffer, inner,
         unsigned(table[step, SCRATCH], table[step, SCRATCH_SIZE]),
@@ -217,4 +220,3 @@ def run_bag(table: Any, step: Any, control: Any, work: Any, _labels: Any) -> Any
     shrink(table, step, most, rows)
     own(table, step, rows)
     return DONE
-

@@ -10,10 +10,15 @@ from __future__ import annotations
 from typing import Any
 
 from numba import types
-from numba.extending import intrinsic
+from numba.extending import intrinsic as make_intrinsic
 from numba.np import arrayobj
 
 _I64, _U64, _F64 = types.int64, types.uint64, types.float64
+
+
+def intrinsic(function: Any) -> Any:
+    """numba's, without its type: what it makes is called with one argument less than is written here."""
+    return make_intrinsic(function)
 
 
 def _view(result: Any, context: Any, builder: Any, address: Any, shape: list[Any]) -> Any:
@@ -27,11 +32,13 @@ def _view(result: Any, context: Any, builder: Any, address: Any, shape: list[Any
         step = builder.mul(step, extent)
     array = context.make_array(result)(context, builder)
     data = builder.inttoptr(address, item.as_pointer())
-    arrayobj.populate_array(array, data, shape, strides, size, None)
+    arrayobj.populate_array(  # type: ignore[no-untyped-call]
+        array, data, shape, strides, size, None
+    )
     return array._getvalue()
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def vector(typingctx: Any, address: Any, size: Any) -> Any:
     """int64[size] at the address."""
     del typingctx, address, size
@@ -44,7 +51,7 @@ def vector(typingctx: Any, address: Any, size: Any) -> Any:
     return result(_I64, _I64), codegen
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def matrix(typingctx: Any, address: Any, rows: Any, columns: Any) -> Any:
     """int64[rows, columns] at the address."""
     del typingctx, address, rows, columns
@@ -57,7 +64,7 @@ def matrix(typingctx: Any, address: Any, rows: Any, columns: Any) -> Any:
     return result(_I64, _I64, _I64), codegen
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def unsigned(typingctx: Any, address: Any, size: Any) -> Any:
     """uint64[size] at the address."""
     del typingctx, address, size
@@ -70,7 +77,7 @@ def unsigned(typingctx: Any, address: Any, size: Any) -> Any:
     return result(_I64, _I64), codegen
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def as_double(typingctx: Any, bits: Any) -> Any:
     """The double that has these bits."""
     del typingctx, bits
@@ -82,7 +89,7 @@ def as_double(typingctx: Any, bits: Any) -> Any:
     return _F64(_I64), codegen
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def as_bits(typingctx: Any, value: Any) -> Any:
     """The double's bits."""
     del typingctx, value

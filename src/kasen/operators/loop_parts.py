@@ -14,10 +14,10 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from kasen.errors import InternalError
 from kasen.kernels import aggregate as groups
 from kasen.kernels import loop_rows, loop_state, loop_table, loop_windows
 from kasen.kernels.join import LEFT_FULL
-from kasen.kernels.window import SLIDING
 from kasen.operators.aggregate import Aggregate
 from kasen.operators.bag import Bag
 from kasen.operators.batch import I64, Bound
@@ -42,6 +42,8 @@ def address(array: npt.NDArray[Any]) -> int:
 
 def lend(row: I64, field: int, array: npt.NDArray[Any], *, size: bool = True) -> None:
     """Writes where an array is, and how long, into two fields."""
+    if not array.flags.c_contiguous or array.itemsize != 8:
+        raise InternalError("the loop machine takes only plain arrays of words")
     row[field] = address(array)
     if size:
         row[field + 1] = len(array)
@@ -79,6 +81,7 @@ class Plain:
         pass
 
     def grow(self, row: I64, wanted: int) -> None:
+        del row, wanted
         raise AssertionError("nothing here can grow")
 
 
@@ -279,7 +282,10 @@ class JoinPart(Plain):
         if self._residual is not None:
             lend_program(row, self._residual)
         for first, store, ahead in zip(
-            (loop_state.LEFT, loop_state.RIGHT), (operator._left, operator._right), operator._ahead, strict=True
+            (loop_state.LEFT, loop_state.RIGHT),
+            (operator._left, operator._right),
+            operator._ahead,
+            strict=True,
         ):
             _lend_side(row, first, store)
             lend(row, first + loop_state.AHEAD, ahead, size=False)
@@ -333,6 +339,7 @@ class AggregatePart:
             (loop_state.TABLE, operator._groups.table),
             (loop_state.RECORDS, operator._groups.records),
             (loop_state.POOL, operator._pool),
+            (loop_state.QUEUES, operator._queues),
             (loop_state.PAIRS, operator._pairs),
             (loop_state.TOUCHED, operator._groups.touched),
             (loop_state.BUFFER, operator._out.buffer),
@@ -394,10 +401,5 @@ class ForeignPart:
         pass
 
     def grow(self, row: I64, wanted: int) -> None:
+        del row, wanted
         raise AssertionError("an operator that is called makes its own room")
-
-
-def runs_sliding(operator: Timed) -> bool:
-    """Whether a sliding window drops tuples that no window ever holds: `process` sees to that."""
-    kind, length, slide = operator._shape.tolist()
-    return kind != SLIDING or length >= slide

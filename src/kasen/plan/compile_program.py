@@ -85,7 +85,10 @@ class _Maker:
     def program(self, results: Sequence[int]) -> Program:
         # Columns are read before anything else, so that no jump can miss them.
         shift = len(self._loads) * vm.SIZE
-        code = [[*line[: vm.P], line[vm.P] + shift, *line[vm.Q :]] if _jumps(line) else line for line in self._code]
+        code = [
+            [*line[: vm.P], line[vm.P] + shift, *line[vm.Q :]] if _jumps(line) else line
+            for line in self._code
+        ]
         return Program(
             np.array([*self._loads, *code], np.int64).reshape(-1),
             np.array(self._registers, np.int64).reshape(-1),
@@ -190,9 +193,9 @@ class _Maker:
             case "is_distinct":
                 self.emit(vm.IS_DISTINCT, to, *args)
             case "=" | "<>" | "<" | "<=":
-                self.emit(_COMPARE[expr.op], to, *args, p=order_of(expr.args[0].type))
+                self.emit(_COMPARE[expr.op], to, args[0], args[1], order_of(expr.args[0].type))
             case ">" | ">=":
-                self.emit(_TURNED[expr.op], to, *reversed(args), p=order_of(expr.args[0].type))
+                self.emit(_TURNED[expr.op], to, args[1], args[0], order_of(expr.args[0].type))
             case "in":
                 self._among(to, args)
             case "greatest" | "least":

@@ -1,4 +1,4 @@
-"""Which steps of a loop the loop machine runs itself, and which it has to call (slower, and EXPLAIN says so)."""
+"""Which steps of a loop the loop machine runs itself, and which it has to call: EXPLAIN says so."""
 
 from __future__ import annotations
 

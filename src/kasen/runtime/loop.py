@@ -15,12 +15,13 @@ from kasen.errors import InternalError
 from kasen.kernels import loop as kernel
 from kasen.kernels import loop_rows, loop_table
 from kasen.operators.base import Operator
-from kasen.operators.batch import TICK_BITS, I64, Batch, Bound
+from kasen.operators.batch import I64, TICK_BITS, Batch, Bound
 from kasen.operators.loop_parts import ForeignPart, Part, Plain, lend, set_due
 from kasen.operators.row_buffer import RowBuffer
 from kasen.plan.instantiate import Context
 from kasen.plan.loop_parts import part_of
 from kasen.plan.physical import Plan
+from kasen.types import Kind
 
 _FIRST_ROOM = 16
 _NO_LABELS = np.zeros(0, np.int64)
@@ -48,6 +49,8 @@ class Loop:
         self._at = {step: at for at, step in enumerate(steps)}
         self._context = context
         self._widths = [len(plan.steps[step].node.schema) for step in steps]
+        fields = [field for step in steps for field in plan.steps[step].node.schema]
+        self._texts = any(field.type.kind is Kind.VARCHAR for field in fields)
         self._table: I64 = np.zeros((len(steps), loop_table.FIELDS), np.int64)
         self._control: I64 = np.zeros(loop_table.CONTROL, np.int64)
         self._control[loop_table.MAX_TICKS] = min(max_ticks, (1 << TICK_BITS) - 2)
@@ -123,7 +126,6 @@ class Loop:
         return self._now() if why == loop_table.TOO_MANY_TICKS else None
 
     def _go_on(self, upto: Bound) -> int:
-        dictionary = self._context.dictionary
         return int(
             kernel.run_loop(
                 self._table,
@@ -132,7 +134,7 @@ class Loop:
                 self._kept_at,
                 self._control,
                 self._work,
-                dictionary.labels if len(dictionary) else _NO_LABELS,
+                self._context.dictionary.labels if self._texts else _NO_LABELS,
                 upto.ts,
                 upto.sub,
             )
@@ -210,9 +212,7 @@ class Loop:
         count, words = int(row[loop_table.N]), int(row[loop_table.WORDS])
         diff = _copy(int(row[loop_table.DIFF]), count)
         data = _copy(int(row[loop_table.DATA]), words * count).reshape(words, count)
-        return Batch(
-            np.full(count, instant.ts, np.int64), np.full(count, instant.sub, np.int64), diff, data
-        )
+        return Batch(np.full(count, instant.ts, np.int64), np.full(count, instant.sub, np.int64), diff, data)
 
 
 class _Input(Plain):
