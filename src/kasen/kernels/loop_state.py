@@ -59,6 +59,7 @@ RIGHT_NULL, ANTI, RIGHT_KEYS, RIGHT_COLUMNS = range(OWN + 21, OWN + 25)
 PARTS, PARTS_SIZE, OUTS, OUTS_SIZE, TABLE, TABLE_SIZE, RECORDS, RECORDS_SIZE = range(OWN, OWN + 8)
 POOL, POOL_SIZE, PAIRS, PAIRS_SIZE, TOUCHED, TOUCHED_SIZE, BUFFER, BUFFER_SIZE = range(OWN + 8, OWN + 16)
 QUEUES, QUEUES_SIZE, PASS_CONTROL, SCRATCH, SCRATCH_SIZE, NOTHING = range(OWN + 16, OWN + 22)
+GUESSES, GUESSES_SIZE, SLOTS_FOUND, SLOTS_FOUND_SIZE = range(OWN + 22, OWN + 26)
 
 #: A set operation's: records, table, touched slots and control (kernels/bag).
 BAG_RECORDS, BAG_RECORDS_SIZE, BAG_TABLE, BAG_TABLE_SIZE = range(OWN, OWN + 4)
@@ -176,7 +177,9 @@ def run_aggregate(table: Any, step: Any, control: Any, work: Any, labels: Any) -
         matrix(table[step, POOL], table[step, POOL_SIZE], NODE),
         matrix(table[step, QUEUES], table[step, QUEUES_SIZE], CANDIDATE),
         matrix(table[step, PAIRS], table[step, PAIRS_SIZE], 3), labels,
-        vector(table[step, TOUCHED], table[step, TOUCHED_SIZE]), buffer, inner,
+        vector(table[step, TOUCHED], table[step, TOUCHED_SIZE]),
+        vector(table[step, GUESSES], table[step, GUESSES_SIZE]),
+        vector(table[step, SLOTS_FOUND], table[step, SLOTS_FOUND_SIZE]), buffer, inner,
         unsigned(table[step, SCRATCH], table[step, SCRATCH_SIZE]),
     )  # fmt: skip
     if why != groups.DONE:

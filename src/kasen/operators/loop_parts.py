@@ -342,6 +342,8 @@ class AggregatePart:
             (loop_state.QUEUES, operator._queues),
             (loop_state.PAIRS, operator._pairs),
             (loop_state.TOUCHED, operator._groups.touched),
+            (loop_state.GUESSES, operator._guesses),
+            (loop_state.SLOTS_FOUND, operator._slots),
             (loop_state.BUFFER, operator._out.buffer),
             (loop_state.SCRATCH, operator._scratch),
         ):
