@@ -120,6 +120,8 @@ class SlidingAggregate:
             end = self._control[kernel.OPEN_END]
         elif self._control[kernel.REPORT_AT] < panes.NEVER:
             return Bound(int(self._control[kernel.LAST]))  # held back, but its window reports
+        elif self._control[kernel.BOUNDS] and not self._keys and self._control[kernel.LAST] > -panes.NEVER:
+            return Bound(int(self._control[kernel.LAST]))  # the last report's bounds stay shown
         else:
             return None
         control = self._control

@@ -42,6 +42,10 @@ class Touches:
     def needs_input_since(self) -> Bound | None:
         return self._window.needs_input_since()
 
+    @property
+    def window(self) -> Window:
+        return self._window
+
 
 class Reports:
     """When a [RANGE length SLIDE slide] window reports, and with which bounds.
@@ -58,6 +62,7 @@ class Reports:
         self._next: int | None = None  # the next k*slide that may report
         self._pending = np.empty(0, np.int64)  # times of tuples that some report from _next on may hold
         self._was_empty = True
+        self._last: int | None = None  # the time of the latest tuple
         self._shown: tuple[int, int] | None = None
         self._begin: Bound | None = None
         self._begun = False
@@ -70,6 +75,7 @@ class Reports:
         arrivals = inputs[0].ts
         if len(arrivals):
             self._pending = np.concatenate([self._pending, arrivals])
+            self._last = int(arrivals[-1])
             if self._next is None:
                 self._next = self._after(int(arrivals[0]))
         times = self._reports(upto)
@@ -125,26 +131,30 @@ class Reports:
     def snapshot(self) -> State:
         begin = self._begin or Bound(0, 0)
         flags = [self._next is not None, self._was_empty, self._shown is not None, self._begun]
-        flags.append(self._begin is not None)
+        flags += [self._begin is not None, self._last is not None]
         shown = self._shown or (0, 0)
         return {
             "pending": self._pending.copy(),
             "flags": np.array(flags, np.int64),
-            "marks": np.array([self._next or 0, *shown, *begin], np.int64),
+            "marks": np.array([self._next or 0, *shown, *begin, self._last or 0], np.int64),
         }
 
     def restore(self, state: State) -> None:
         self._pending = state["pending"].astype(np.int64)
-        has_next, was_empty, has_shown, begun, has_begin = (bool(flag) for flag in state["flags"])
+        has_next, was_empty, has_shown, begun, has_begin, has_last = (bool(flag) for flag in state["flags"])
         marks = [int(mark) for mark in state["marks"]]
         self._next = marks[0] if has_next else None
         self._was_empty = was_empty
         self._shown = (marks[1], marks[2]) if has_shown else None
         self._begun = begun
         self._begin = Bound(marks[3], marks[4]) if has_begin else None
+        self._last = marks[5] if has_last else None
 
     def needs_input_since(self) -> Bound | None:
-        return Bound(int(self._pending[0]), 0) if len(self._pending) else None
+        if len(self._pending):
+            return Bound(int(self._pending[0]), 0)
+        # The bounds of the last report stay shown in silence, and follow from the latest tuple.
+        return Bound(self._last, 0) if self._with_bounds and self._last is not None else None
 
 
 def once(batch: Batch) -> Batch:

@@ -151,10 +151,14 @@ class Rows:
         self._held = Fifo(columns)
         self._first = 1  # the ordinal of the oldest tuple held
         self._entered = 0  # how many of the held tuples are in the relation
+        self._dropped = (-(2**63), 0, 0)  # the instant dropped last, and how many of its tuples were
+        self._start: Bound | None = None  # what is older than this was counted by another copy
 
     def process(self, inputs: Sequence[Batch], upto: Bound) -> Batch:
         del upto
         batch = inputs[0]
+        if self._start is not None and len(batch):
+            batch = self._since_start(batch)
         if not len(batch):
             return batch
         held = self._held
@@ -168,10 +172,45 @@ class Rows:
             self._moved(batch, before, held.rows(self._entered, entered), self._entered, self._in, 1),
             self._moved(batch, before, held.rows(0, left), 0, self._out, -1),
         ]
-        held.drop(left)
-        self._first += left
+        self._drop(left)
         self._entered = entered - left
         return _in_order(changes, self._columns)
+
+    def _drop(self, count: int) -> None:
+        if count:
+            ts, sub = self._held.ts, self._held.sub
+            last = int(ts[count - 1]), int(sub[count - 1])
+            run = 1
+            if count > 1:
+                of_ts = int(np.searchsorted(ts[:count], last[0], "left"))
+                run = count - of_ts - int(np.searchsorted(sub[of_ts:count], last[1], "left"))
+            before = self._dropped[2] if self._dropped[:2] == last and run == count else 0
+            self._dropped = (*last, before + run)
+            self._held.drop(count)
+            self._first += count
+
+    def _since_start(self, batch: Batch) -> Batch:
+        assert self._start is not None
+        first = int(np.searchsorted(batch.ts, self._start.ts, "left"))
+        same = int(np.searchsorted(batch.ts, self._start.ts, "right"))
+        first += int(np.searchsorted(batch.sub[first:same], self._start.sub, "left"))
+        if first < len(batch):
+            self._start = None
+        return batch.take(np.arange(first, len(batch)))
+
+    def counted(self) -> tuple[Bound, int] | None:
+        """The oldest instant held, and how many tuples came before it: what `count_from` needs."""
+        held = self._held
+        if not len(held):
+            return None
+        oldest = Bound(int(held.ts[0]), int(held.sub[0]))
+        ahead = self._dropped[2] if self._dropped[:2] == oldest else 0
+        return oldest, self._first - 1 - ahead
+
+    def count_from(self, oldest: Bound, before: int) -> None:
+        """On a new operator: `before` tuples came before the instant `oldest`; what is older is passed over."""
+        self._start = oldest
+        self._first = before + 1
 
     def _in(self, ordinals: I64) -> I64:
         return -(-ordinals // self._slide) * self._slide
@@ -191,11 +230,20 @@ class Rows:
         return None
 
     def snapshot(self) -> State:
-        return {**self._held.snapshot(), "marks": np.array([self._first, self._entered])}
+        start = [] if self._start is None else [*self._start]
+        return {
+            **self._held.snapshot(),
+            "marks": np.array([self._first, self._entered]),
+            "dropped": np.array(self._dropped, np.int64),
+            "start": np.array(start, np.int64),
+        }
 
     def restore(self, state: State) -> None:
         self._held.restore(state)
         self._first, self._entered = (int(mark) for mark in state["marks"])
+        ts, sub, count = (int(mark) for mark in state["dropped"])
+        self._dropped = ts, sub, count
+        self._start = Bound(*(int(mark) for mark in state["start"])) if len(state["start"]) else None
 
     def needs_input_since(self) -> Bound | None:
         held = self._held

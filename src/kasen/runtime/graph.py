@@ -13,8 +13,8 @@ from kasen.operators.base import Operator, State, Stateless
 from kasen.operators.batch import TICK_BITS, Batch, Bound, empty
 from kasen.operators.delay import Delay
 from kasen.operators.panes import SlidingAggregate
-from kasen.operators.touches import Reports
-from kasen.operators.window import Timed
+from kasen.operators.touches import Reports, Touches
+from kasen.operators.window import Rows, Timed
 from kasen.plan.instantiate import Context, instantiate
 from kasen.plan.logical import Scan
 from kasen.plan.physical import Plan
@@ -131,3 +131,18 @@ class Graph:
     @property
     def begun(self) -> bool:
         return self._begun
+
+    @property
+    def operators(self) -> list[Operator | None]:
+        """The operator of each step; None for an input's."""
+        return self._operators
+
+    @property
+    def counters(self) -> dict[int, Rows]:
+        """The windows that count tuples from the beginning on, by step."""
+        found = {}
+        for step, operator in enumerate(self._operators):
+            window = operator.window if isinstance(operator, Touches) else operator
+            if isinstance(window, Rows):
+                found[step] = window
+        return found

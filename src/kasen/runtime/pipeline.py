@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from kasen.operators.base import State
-from kasen.operators.batch import I64, Batch, Bound, matrix, orderings
+from kasen.operators.batch import END, I64, Batch, Bound, matrix, orderings
 from kasen.operators.dictionary import Dictionary
 from kasen.operators.failures import Failures
 from kasen.operators.net import net
@@ -73,6 +73,7 @@ class Pipeline:
             if not query.is_stream
         ]
         self._upto = Bound(-(2**63), 0)
+        self._begins: Bound | None = None
 
     # ------------------------------------------------------------ input
 
@@ -162,10 +163,12 @@ class Pipeline:
         if upto <= self._upto:
             return answer
         sources, first = self._release(ts, answer)
+        if first is None and self._begins is not None and self._begins < upto:
+            first = self._begins
         if first is None and not self._graph.begun and not self.ended:
             return answer
         if not self._graph.begun:
-            begin = first or Bound(0, 0)
+            begin = min(first or Bound(0, 0), self._begins or END)
             self._graph.begin(begin)
             sources |= {name: _at(rows, begin) for name, rows in self._tables.items()}
         self._upto = upto
@@ -222,6 +225,19 @@ class Pipeline:
         return answers
 
     # ------------------------------------------------------------ state
+
+    @property
+    def upto(self) -> int:
+        """Every instant with a time below this has run."""
+        return self._upto.ts
+
+    @property
+    def graph(self) -> Graph:
+        return self._graph
+
+    def begin_by(self, ts: int) -> None:
+        """On a new pipeline that goes on for one which has begun: it begins there at the latest."""
+        self._begins = Bound(ts, 0)
 
     def snapshot(self) -> dict[str, State]:
         """Everything that is needed to go on, as named arrays."""

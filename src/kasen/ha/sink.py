@@ -1,0 +1,72 @@
+"""The end of a chain: writes what comes over links to csv files, each tuple once, whatever happens.
+
+A journal beside the files says how far each link was written, at which length of its file, and under which
+generation. It is written after the file, so a restarted sink cuts its files back to what the journal says.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+
+from kasen.connect.csv_sink import CsvSink
+from kasen.ha.config import Neighbour
+from kasen.ha.wire import BEGIN, Piece, pack, unpack
+from kasen.ha.work import Result
+from kasen.errors import DataError
+from kasen.runtime.history import Restart
+
+
+class SinkWork:
+    """Files `<stream>.csv` in a folder."""
+
+    def __init__(self, folder: Path, inputs: tuple[Neighbour, ...]) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder = folder
+        self._journal = folder / "journal.jsonl"
+        self._files: dict[str, CsvSink] = {}
+        self.positions = {link.stream: BEGIN for link in inputs}
+        self.generations = {link.stream: 0 for link in inputs}
+        self.ended = {link.stream: False for link in inputs}
+        self._lengths: dict[str, int] = {}
+        self._read_journal()
+        self._log = self._journal.open("ab")
+
+    def _read_journal(self) -> None:
+        if not self._journal.exists():
+            return
+        whole = self._journal.read_bytes()
+        complete = whole[: whole.rfind(b"\n") + 1]
+        if len(complete) < len(whole):
+            with self._journal.open("r+b") as file:
+                file.truncate(len(complete))
+        for line in complete.splitlines():
+            entry = unpack(line)
+            stream = entry["stream"]
+            if stream not in self.positions:
+                raise DataError(f"{self._journal} is of a sink with a link for {stream}")
+            self.positions[stream], self._lengths[stream] = entry["position"], entry["length"]
+            self.generations[stream], self.ended[stream] = entry["generation"], entry["ended"]
+
+    def accept(self, link: Neighbour, schema: pa.Schema) -> None:
+        if link.stream not in self._files:
+            path = self._folder / f"{link.stream}.csv"
+            self._files[link.stream] = CsvSink(path, schema, self._lengths.get(link.stream))
+
+    def begin(self, restart: Restart | None) -> None:
+        raise AssertionError(f"a sink never starts anew {restart}")
+
+    def process(self, pieces: list[tuple[str, Piece]]) -> Result:
+        for stream, piece in pieces:
+            file = self._files[stream]
+            if piece.batch is not None:
+                file.write(pa.Table.from_batches([piece.batch]))
+            file.flush(sync=piece.ended)
+            self.positions[stream] = piece.upto
+            self.ended[stream] = self.ended[stream] or piece.ended
+            entry = {"stream": stream, "position": piece.upto, "length": file.position()}
+            entry |= {"generation": self.generations[stream], "ended": self.ended[stream]}
+            self._log.write(pack(entry) + b"\n")
+        self._log.flush()
+        return Result({}, max(self.positions.values()), all(self.ended.values()))
