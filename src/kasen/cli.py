@@ -103,6 +103,25 @@ def demo(engine: Annotated[Engine, typer.Option(help="Where to run.")] = Engine.
     run_demo(run_one, Console())
 
 
+@app.command()
+def node(
+    file: Annotated[Path, typer.Argument(help="The node: a TOML file.", metavar="NODE.toml")],
+    role: Annotated[
+        str | None, typer.Option(help="primary or secondary, instead of what the file says.")
+    ] = None,
+) -> None:
+    """Run one node of a distributed pipeline; see docs/high-availability.md."""
+    from kasen.ha.run import run_node
+    from kasen.plan.physical import plan_app
+
+    def load_plan(app_file: Path) -> Plan:
+        bound = load(app_file)
+        warn(bound)
+        return plan_app(bound)
+
+    raise typer.Exit(run_node(file, load_plan, role))
+
+
 def run_app(file: Path, job: Job) -> int:
     """Runs an app; returns how many rows were refused."""
     from kasen.plan.physical import plan_app

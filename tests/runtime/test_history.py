@@ -1,4 +1,4 @@
-"""A copy that starts in the middle, with only the input that is still needed, goes on as the first one does."""
+"""A copy that starts in the middle, with only the input still needed, goes on as the first one does."""
 
 from __future__ import annotations
 

@@ -38,8 +38,8 @@ class Tls:
 
 @dataclass(frozen=True, slots=True)
 class NodeConfig:
-    """`batch` is how many tuples wait before they go to a downstream secondary: 1 is Active Standby, None never
-    sends any (Upstream Backup), "auto" keeps the bounds. Times are in seconds, `queue` in tuples."""
+    """`batch` is how many tuples wait before they go to a downstream secondary: 1 is Active Standby, None
+    never sends any (Upstream Backup), "auto" keeps the bounds. Times are in seconds, `queue` in tuples."""
 
     name: str
     listen: str
@@ -147,7 +147,7 @@ def _neighbour(given: Any, what: str) -> Neighbour:
 
 
 def _batch(value: object) -> int | str | None:
-    if value in ("auto",):
+    if value == "auto":
         return "auto"
     if value in ("infinite", "none"):
         return None
@@ -200,6 +200,7 @@ def _check(config: NodeConfig) -> None:
     host, _ = split_address(config.listen)
     if not is_loopback(host) and (config.tls is None or config.token is None):
         raise DataError(
-            f"{config.name} would listen on {host}, which others can reach, without TLS and a token: anybody could"
-            " read and write its streams; give tls_certificate, tls_key, tls_authority and token, or use 127.0.0.1"
+            f"{config.name} would listen on {host}, which others can reach, without TLS and a token: anybody"
+            " could read and write its streams; give tls_certificate, tls_key, tls_authority and token, or"
+            " listen on 127.0.0.1"
         )

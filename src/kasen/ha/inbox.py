@@ -12,8 +12,8 @@ from kasen.ha.wire import BEGIN, Piece
 class Inbox:
     """Pieces in order. Not thread-safe: the node's lock guards it.
 
-    `received` is how far this copy has everything that it needs; `log` is what a secondary keeps, because a gap
-    on one input makes it start anew with what it has of the others.
+    `received` is how far this copy has everything that it needs; `log` is what a secondary keeps, because a
+    gap on one input makes it start anew with what it has of the others.
     """
 
     def __init__(self, link: Neighbour) -> None:

@@ -21,7 +21,10 @@ from kasen.types import Type, to_arrow
 
 
 class LinkRows:
-    """Reads one input. Its time is the instant's, whatever TIMESTAMP BY calls it; other columns go by name."""
+    """Reads one input.
+
+    Its time is the instant's, whatever TIMESTAMP BY calls it; other columns go by name.
+    """
 
     def __init__(self, one: Input, time: Type, schema: pa.Schema) -> None:
         """DataError if the query's columns are not what the input declares."""
@@ -53,7 +56,7 @@ class LinkRows:
         if self._same is not None and not np.array_equal(times(batch), _numbers(batch, self._same)):
             name = batch.schema.names[self._same]
             raise DataError(
-                f"{self._layout.name}: column {name!r} is not the time of its changes; select it AS another name"
+                f"{self._layout.name}: column {name!r} is not the time of its changes; select it AS something"
             )
         count = batch.num_rows
         draft = Draft(self._layout, count)

@@ -25,7 +25,8 @@ class _Segment:
 class OutQueue:
     """Rows in time order from `start` up to `upto`. Not thread-safe: the node's lock guards it.
 
-    `restart` says how a new copy downstream may begin at `start`, as the downstream primary told with its release.
+    `restart` says how a new copy downstream may begin at `start`, as the downstream primary told with its
+    release.
     """
 
     def __init__(self, schema: pa.Schema) -> None:

@@ -11,10 +11,10 @@ from pathlib import Path
 import pyarrow as pa
 
 from kasen.connect.csv_sink import CsvSink
+from kasen.errors import DataError
 from kasen.ha.config import Neighbour
 from kasen.ha.wire import BEGIN, Piece, pack, unpack
 from kasen.ha.work import Result
-from kasen.errors import DataError
 from kasen.runtime.history import Restart
 
 

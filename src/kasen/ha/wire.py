@@ -1,11 +1,11 @@
 """What goes over a link, and how a node reaches another one.
 
-A link is one Arrow Flight DoExchange, opened by the upstream copy. Its data messages are record batches (a query's
-changes with their instants, in order) with a small JSON text beside them: the stretch of time that the message
-completes. Acknowledgements come back as JSON texts alone. Positions are times: everything below a
-position is meant, so a message always ends between two times, and `part` marks all but the last piece of one that
-is too large. A tuple's name is its instant and its place in the instant's value order, which is the order
-on the link; no copy counts what it has sent.
+A link is one Arrow Flight DoExchange, opened by the upstream copy. Its data messages are record batches (a
+query's changes with their instants, in order) with a small JSON text beside them: the stretch of time that
+the message completes. Acknowledgements come back as JSON texts alone. Positions are times: everything below a
+position is meant, so a message always ends between two times, and `part` marks all but the last piece of one
+that is too large. A tuple's name is its instant and its place in the instant's value order, which is the
+order on the link; no copy counts what it has sent.
 """
 
 from __future__ import annotations
@@ -65,7 +65,9 @@ class _TokenFactory(flight.ServerMiddlewareFactory):  # type: ignore[misc]
 
     def start_call(self, info: Any, headers: Mapping[str, list[str]]) -> None:
         del info
-        given = [value for key, values in headers.items() if key.lower() == "authorization" for value in values]
+        given = [
+            value for key, values in headers.items() if key.lower() == "authorization" for value in values
+        ]
         if given != [self._wanted]:
             raise flight.FlightUnauthenticatedError("wrong token")
 

@@ -208,7 +208,7 @@ class Rows:
         return oldest, self._first - 1 - ahead
 
     def count_from(self, oldest: Bound, before: int) -> None:
-        """On a new operator: `before` tuples came before the instant `oldest`; what is older is passed over."""
+        """On a new operator: `before` tuples came before the instant `oldest`; older ones are passed over."""
         self._start = oldest
         self._first = before + 1
 

@@ -2,8 +2,8 @@
 
 After some runs the pipeline is marked: at this frontier, the state follows from the input since such a time
 on each input, and its counting windows had counted so far. Once everything below the frontier has left for
-good, older input is needed by nobody, and a new copy that gets the rest, with the counts, has the same state at
-the frontier and the same answers from there on. What it answers before is wrong, and is not to be used.
+good, older input is needed by nobody, and a new copy that gets the rest, with the counts, has the same state
+at the frontier and the same answers from there on. What it answers before is wrong, and is not to be used.
 """
 
 from __future__ import annotations

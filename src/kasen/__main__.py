@@ -1,0 +1,5 @@
+"""`python -m kasen`."""
+
+from kasen.cli import main
+
+main()

@@ -1,0 +1,80 @@
+"""A node at the edge: it reads its own files, at a given rate if one is given, and sends its queries' answers
+on.
+
+Files can be read again, so an edge keeps nothing for its second copy: one that takes over reads from the
+start, at full speed until it has passed what the downstream nodes have.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pyarrow as pa
+
+from kasen.connect.decode import decode
+from kasen.errors import DataError
+from kasen.ha.node import Node
+from kasen.ha.work import Result
+from kasen.plan.physical import Plan
+from kasen.runtime.local import LocalRun, Options
+from kasen.runtime.pipeline import Answer
+
+#: Without a rate, so many rows an epoch; with one, the rows of so many seconds.
+_EPOCH_ROWS = 4096
+_EPOCH_SECONDS = 0.004
+
+
+class Edge:
+    """Runs the app of an edge node, in its working thread."""
+
+    def __init__(self, node: Node, plan: Plan, base: Path) -> None:
+        self._node = node
+        self._plan = plan
+        self._rate = node.config.rate
+        for one in plan.app.inputs:
+            once = one.connector.format == "memory" or (one.timestamp is None and not one.is_relation)
+            if once and node.config.peer is not None:
+                raise DataError(f"{one.name} cannot be read again, so its node cannot have a second copy")
+        rows = (
+            _EPOCH_ROWS if self._rate is None else max(1, min(_EPOCH_ROWS, int(self._rate * _EPOCH_SECONDS)))
+        )
+        self._run = LocalRun(plan, Options(base, batch=rows), on_answer=self._on_answer)
+        self._begin: float | None = None
+        self._rows = 0
+
+    def run(self) -> None:
+        """Reads to the end of the input."""
+        self._run.run()
+        if not self._node.stopping.is_set():
+            self._node.put_out(Result({}, self._run.pipeline.upto, True))
+
+    def _on_answer(self, answer: Answer) -> None:
+        pipeline, app = self._run.pipeline, self._plan.app
+        answers: dict[str, pa.RecordBatch] = {}
+        for query in app.queries:
+            batch = answer.changes.get(query.name)
+            if batch is not None and len(batch):
+                answers[query.name] = decode(batch, query.schema, pipeline.dictionary, app.time).to_batches()[
+                    0
+                ]
+        # The last answers go with the word that they are the last, so that punctuation ends the same way
+        # always.
+        if not pipeline.ended or answers:
+            self._node.put_out(Result(answers, pipeline.upto))
+        if self._node.stopping.is_set():
+            self._run.stop()
+        elif self._rate is not None:
+            self._wait_for_turn(pipeline.upto)
+
+    def _wait_for_turn(self, upto: int) -> None:
+        rows = self._run.outputs.progress.rows
+        known = [max(heard.received for heard in out.heard.values()) for out in self._node.outputs]
+        if known and upto <= min(known):
+            return  # being read again: the others have it
+        if self._begin is None:
+            self._begin, self._rows = time.monotonic(), rows
+        assert self._rate is not None
+        due = self._begin + (rows - self._rows) / self._rate
+        if (left := due - time.monotonic()) > 0:
+            self._node.stopping.wait(left)

@@ -1,0 +1,363 @@
+"""One copy of a node: what it holds, what it knows of its neighbours, and its working thread.
+
+Lock order: there is one lock. Work is done without it, results are put into the queues with it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from kasen.errors import DataError, KasenError
+from kasen.ha.config import PRIMARY, SECONDARY, Neighbour, NodeConfig
+from kasen.ha.inbox import Inbox
+from kasen.ha.out_queue import OutQueue
+from kasen.ha.sink import SinkWork
+from kasen.ha.wire import BEGIN, Json, Piece
+from kasen.ha.work import AppWork, Result
+from kasen.runtime.history import Restart
+
+_MOST_ROWS = 1 << 16
+#: A state is marked at most so often: marks are what input is released by.
+_MARK_SECONDS = 0.01
+
+
+@dataclass(slots=True)
+class Known:
+    """Which copy of a neighbour is the primary, and since which generation."""
+
+    generation: int
+    primary: str
+
+
+@dataclass(slots=True)
+class Heard:
+    """The latest acknowledgement of one downstream copy."""
+
+    received: int = BEGIN
+    finished: bool = False
+
+
+@dataclass(slots=True)
+class Sent:
+    """What went over one link to one copy: tuples, bytes of their values, bytes with their framing."""
+
+    rows: int = 0
+    payload: int = 0
+    wire: int = 0
+
+
+@dataclass(slots=True)
+class Output:
+    """A link to a downstream node, with what its copies have acknowledged."""
+
+    link: Neighbour
+    queue: OutQueue
+    heard: dict[str, Heard]
+    main: Sent = field(default_factory=Sent)
+    backup: Sent = field(default_factory=Sent)
+    finished: bool = False
+
+
+class Node:
+    """The state of a copy, guarded by `lock`; the conditions on it tell its threads what has changed."""
+
+    def __init__(self, config: NodeConfig, work: AppWork | SinkWork | None) -> None:
+        """Without work, an edge: it reads its own files and calls `put_out`."""
+        self.config = config
+        self.work = work
+        self.log = logging.getLogger(f"kasen.ha.{config.name}")
+        self.lock = threading.RLock()
+        self.work_ready = threading.Condition(self.lock)
+        self.send_ready = threading.Condition(self.lock)
+        self.acks_ready = threading.Condition(self.lock)
+        self.room = threading.Condition(self.lock)
+        self.work_done = threading.Condition(self.lock)
+        self.role = config.role
+        self.generation = 1
+        self.known = {link.node: Known(1, link.copies[0]) for link in (*config.inputs, *config.outputs)}
+        self.inboxes = {link.stream: Inbox(link) for link in config.inputs}
+        self.outputs: list[Output] = []
+        self.stopping = threading.Event()
+        self.verdict: str | None = None
+        self.fault: KasenError | None = None
+        self.finished = False
+        self.release: Restart | None = None
+        self.version = 0
+        self.exchanges = 0
+        self.measured: dict[str, Any] = {}
+        self.worked = {link.stream: BEGIN for link in config.inputs}
+        self._restart: Restart | None = None
+        self._resets = False
+        self._marked = 0.0
+        self._started = work is None
+        if isinstance(work, SinkWork):
+            for stream, inbox in self.inboxes.items():
+                inbox.received, inbox.ended = work.positions[stream], work.ended[stream]
+        self._keep_logs(isinstance(work, AppWork))
+
+    def add_outputs(self, outputs: list[Output]) -> None:
+        self.outputs = outputs
+
+    # ------------------------------------------------------------ roles
+
+    @property
+    def is_primary(self) -> bool:
+        return self.role == PRIMARY
+
+    def learn(self, name: str, generation: int, primary: str) -> None:
+        """News of a neighbour's generation; whoever is behind is not listened to any more."""
+        known = self.known[name]
+        if generation > known.generation:
+            self.log.info("%s is now %s, generation %d", name, primary, generation)
+            self.known[name] = Known(generation, primary)
+            self.send_ready.notify_all()
+
+    def promote(self, generation: int) -> None:
+        with self.lock:
+            self.role, self.generation = PRIMARY, generation
+            self.send_ready.notify_all()
+            self.acks_ready.notify_all()
+
+    def fence(self, generation: int) -> None:
+        """Another copy has a later generation: this one stops sending, and starts anew as the secondary."""
+        with self.lock:
+            if generation > self.generation and self.is_primary:
+                self.log.warning(
+                    "fenced: another copy has generation %d, this one %d", generation, self.generation
+                )
+                self.role = SECONDARY
+                self.end("fenced")
+
+    def end(self, verdict: str) -> None:
+        with self.lock:
+            self.verdict = self.verdict or verdict
+            self.stopping.set()
+            for condition in (self.work_ready, self.send_ready, self.acks_ready, self.room):
+                condition.notify_all()
+
+    def fail(self, fault: KasenError) -> None:
+        self.log.error("%s", fault)
+        self.fault = self.fault or fault
+        self.end("failed")
+
+    # ------------------------------------------------------------ input
+
+    def receive(self, inbox: Inbox, sender: str, meta: Json, piece: Piece) -> None:
+        """A complete piece from a copy of an upstream node. DataError ends the connection."""
+        with self.lock:
+            known = self.known[inbox.link.node]
+            if meta["g"] < known.generation:
+                raise DataError(f"fenced: {inbox.link.node} has generation {known.generation}")
+            self.learn(inbox.link.node, meta["g"], sender)
+            if meta["to"] > self.generation:
+                self.fence(meta["to"])
+            given = meta.get("restart")
+            restart = Restart.from_json(given) if given is not None else None
+            if restart is not None and not self.is_primary:
+                for stream, other in self.inboxes.items():
+                    other.release(restart.of(stream))
+            if piece.start > inbox.received:
+                self._gap(inbox, piece, restart)
+            while inbox.waiting_rows > self.config.queue and not self.stopping.is_set():
+                self.room.wait(0.2)
+            inbox.generation = meta["g"]
+            inbox.take(piece)
+            self.work_ready.notify_all()
+
+    def _gap(self, inbox: Inbox, piece: Piece, restart: Restart | None) -> None:
+        """Upstream has released what this copy has not got: then nobody needs it, or it is lost."""
+        if restart is None or (self.is_primary and self._started):
+            name = self.config.name
+            fault = DataError(
+                f"{name} has the input {inbox.link.stream} up to {inbox.received}, and {inbox.link.node} has"
+                f" it only from {piece.start} on: what lies between is lost, with both copies that had it"
+            )
+            self.fail(fault)
+            raise fault
+        if self._restart is None or restart.at > self._restart.at:
+            self._restart, self._resets = restart, True
+        inbox.skip_to(piece.start)
+
+    def _keep_logs(self, keep: bool) -> None:
+        for inbox in self.inboxes.values():
+            inbox.keeps_log = keep
+            if not keep:
+                inbox.log.clear()
+
+    # ------------------------------------------------------------ working
+
+    def work_loop(self) -> None:
+        """The working thread: takes what has come, runs it, puts out the answers."""
+        try:
+            while not self.stopping.is_set():
+                self._work_once()
+        except KasenError as fault:
+            self.fail(fault)
+        except Exception as fault:
+            self.log.exception("broken")
+            self.fail(KasenError(f"{self.config.name}: {type(fault).__name__}: {fault}"))
+
+    def _work_once(self) -> None:
+        work = self.work
+        assert work is not None
+        with self.lock:
+            while not self._resets and not any(box.waiting for box in self.inboxes.values()):
+                if self.stopping.is_set():
+                    return
+                self.work_ready.wait(0.5)
+            restart = self._begin_anew()
+            pieces = self._take()
+        if restart is not None:
+            work.begin(restart)
+        result = work.process(pieces)
+        self.put_out(result)
+        with self.lock:
+            for stream, piece in pieces:
+                self.worked[stream] = piece.upto
+            self.work_done.notify_all()
+
+    def _begin_anew(self) -> Restart | None:
+        if not self._resets:
+            return None
+        assert self._restart is not None
+        self._resets = False
+        self.log.info("starting anew, right from %d on", self._restart.at)
+        for output in self.outputs:
+            output.queue.reset(self._restart.at)
+        for inbox in self.inboxes.values():
+            inbox.work_from_log()
+        return self._restart
+
+    def _take(self) -> list[tuple[str, Piece]]:
+        pieces = []
+        rows = 0
+        for stream, inbox in self.inboxes.items():
+            while rows < _MOST_ROWS and (piece := inbox.next()) is not None:
+                pieces.append((stream, piece))
+                rows += piece.rows
+        self.room.notify_all()
+        return pieces
+
+    def put_out(self, result: Result) -> None:
+        """Answers into the queues; waits while the downstream primary is too far behind."""
+        with self.lock:
+            if self._resets:
+                return  # answers of a state that has a gap
+            for output in self.outputs:
+                if result.upto > output.queue.upto or result.ended:
+                    output.queue.append(result.answers.get(output.link.query), result.upto, result.ended)
+            if isinstance(self.work, AppWork):
+                self._after_work(self.work)
+            elif isinstance(self.work, SinkWork) and result.ended:
+                self._finish()
+            self.send_ready.notify_all()
+            while self.is_primary and not self.stopping.is_set() and self._is_full():
+                self.room.wait(0.2)
+
+    def _after_work(self, work: AppWork) -> None:
+        now = time.monotonic()
+        if work.history is not None and now - self._marked >= _MARK_SECONDS:
+            work.history.mark()
+            self._marked = now
+        if not self._started and all(inbox.received > BEGIN for inbox in self.inboxes.values()):
+            self._started = True
+        if self._started and self.is_primary:
+            self._keep_logs(False)
+        self.check_finished()
+
+    def _is_full(self) -> bool:
+        for output in self.outputs:
+            received = output.heard[self.known[output.link.node].primary].received
+            if output.queue.rows_since(received) > self.config.queue:
+                return True
+        return False
+
+    # ------------------------------------------------------------ acknowledgements
+
+    def heard(self, output: Output, copy: str, ack: Json) -> None:
+        """A level-0 acknowledgement from a downstream copy, with what that node itself releases."""
+        with self.lock:
+            if ack["role"] == PRIMARY:
+                self.learn(output.link.node, ack["g"], copy)
+            heard = output.heard[copy]
+            heard.received = max(heard.received, ack["received"])
+            if copy == self.known[output.link.node].primary:
+                if ack.get("release") is not None:
+                    output.queue.release(ack["release"], ack.get("restart"))
+                output.finished = output.finished or bool(ack.get("finished"))
+            self._pass_on()
+            self.check_finished()
+            self.room.notify_all()
+
+    def _pass_on(self) -> None:
+        """The level-1 acknowledgement: what upstream may forget, as all downstream nodes are done with it."""
+        if not isinstance(self.work, AppWork) or self.work.history is None or not self.is_primary:
+            return
+        done = min((self._done(output) for output in self.outputs), default=BEGIN)
+        restart = self.work.history.restart(done)
+        if restart is not None and (self.release is None or restart.at > self.release.at):
+            self.release = restart
+            self.version += 1
+            self.acks_ready.notify_all()
+
+    def _done(self, output: Output) -> int:
+        """Below this, a downstream node never asks for answers again."""
+        primary = output.heard[self.known[output.link.node].primary].received
+        if self.config.ack == "document" or len(output.heard) == 1:
+            return primary
+        # The downstream secondary must find what it may still ask for, even if this copy dies and a new one
+        # takes over, and then the downstream primary dies too.
+        second = min(heard.received for heard in output.heard.values())
+        return min(primary, max(second, output.queue.start))
+
+    def ack(self, inbox: Inbox) -> Json:
+        """What an upstream copy is told."""
+        ack: Json = {"role": self.role, "g": self.generation, "received": inbox.received}
+        if isinstance(self.work, SinkWork):
+            position = self.work.positions[inbox.link.stream]
+            ack |= {"received": position, "release": position}
+        elif self.is_primary and self.release is not None:
+            ack |= {"release": self.release.of(inbox.link.stream), "restart": self.release.as_json()}
+        if self.finished:
+            ack["finished"] = True
+        return ack
+
+    # ------------------------------------------------------------ the end
+
+    def check_finished(self) -> None:
+        """Finished is who has answered everything and whose downstream nodes are finished too."""
+        if self.finished or not self.is_primary or not self.outputs:
+            return
+        if all(output.queue.ended and output.finished for output in self.outputs):
+            self._finish()
+
+    def _finish(self) -> None:
+        self.finished = True
+        self.version += 1
+        self.acks_ready.notify_all()
+
+    def status(self) -> Json:
+        with self.lock:
+            outputs = {
+                f"{output.link.query} -> {output.link.node}": {
+                    "held": len(output.queue),
+                    "upto": output.queue.upto,
+                    "start": output.queue.start,
+                    "main": [output.main.rows, output.main.payload, output.main.wire],
+                    "backup": [output.backup.rows, output.backup.payload, output.backup.wire],
+                }
+                for output in self.outputs
+            }
+            return {
+                "name": self.config.name,
+                "role": self.role,
+                "generation": self.generation,
+                "finished": self.finished,
+                "inputs": {stream: inbox.received for stream, inbox in self.inboxes.items()},
+                "outputs": outputs,
+                "measured": self.measured,
+            }

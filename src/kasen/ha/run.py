@@ -1,0 +1,202 @@
+"""Runs one node in this process, until its input has ended, it is stopped, or it is fenced."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import NoReturn
+
+import pyarrow as pa
+
+from kasen.errors import DataError, KasenError, ResourceError
+from kasen.ha.config import SECONDARY, Neighbour, NodeConfig, read_node, with_role
+from kasen.ha.edge import Edge
+from kasen.ha.failover import STARTING, Failover
+from kasen.ha.node import Heard, Node, Output
+from kasen.ha.out_queue import OutQueue
+from kasen.ha.sender import Sender
+from kasen.ha.server import NodeServer
+from kasen.ha.sink import SinkWork
+from kasen.ha.work import AppWork
+from kasen.plan.physical import Plan
+
+_LINGER_SECONDS = 10.0
+#: The exit code of a child that is to be started again as the secondary.
+FENCED = 75
+LoadPlan = Callable[[Path], Plan]
+
+
+class Running:
+    """A node with its server, its senders and its threads."""
+
+    def __init__(self, config: NodeConfig, load: LoadPlan) -> None:
+        self.config = config
+        plan = load(config.app) if config.app is not None else None
+        work: AppWork | SinkWork | None = None
+        if config.sink is not None:
+            work = SinkWork(config.sink, config.inputs)
+        elif config.inputs:
+            assert plan is not None
+            assert config.app is not None
+            work = AppWork(plan, config.app.parent, config.inputs)
+        check_standby(config, work)
+        self.node = Node(replace(config, role=STARTING if config.role != SECONDARY else SECONDARY), work)
+        schemas = output_schemas(plan)
+        self.node.add_outputs([self._output(link, schemas) for link in config.outputs])
+        self._edge = None
+        if work is None:
+            assert plan is not None
+            assert config.app is not None
+            self._edge = Edge(self.node, plan, config.app.parent)
+        self._senders = [
+            Sender(self.node, out, copy) for out in self.node.outputs for copy in out.link.copies
+        ]
+        self._failover = Failover(self.node, self._senders, self._promoted)
+        self._server: NodeServer | None = None
+
+    def _output(self, link: Neighbour, schemas: dict[str, pa.Schema]) -> Output:
+        if link.query not in schemas:
+            known = ", ".join(schemas) or "none"
+            raise DataError(
+                f"{self.config.name} has no query {link.query!r} to send to {link.node}; it has: {known}"
+            )
+        return Output(link, OutQueue(schemas[link.query]), {copy: Heard() for copy in link.copies})
+
+    def run(self, wanted: Callable[[], bool] = lambda: True) -> str:
+        """The verdict: finished, stopped or fenced.
+
+        A fault is raised. Stops when it is not `wanted` any more.
+        """
+        node = self.node
+        self._server = NodeServer(self.config, node)
+        self._server.answers |= self._failover.answers
+        for sender in self._senders:
+            sender.start()
+        self._failover.decide_role()
+        node.log.info("%s %s listens on %s", node.role, self.config.name, self.config.listen)
+        if node.work is not None:
+            threading.Thread(target=node.work_loop, name="work", daemon=True).start()
+        if node.role == SECONDARY:
+            threading.Thread(target=self._failover.watch, name="watch", daemon=True).start()
+        elif self._edge is not None:
+            self._promoted()
+        while not node.stopping.wait(0.2):
+            if node.finished:
+                self._leave()
+            if not wanted():
+                node.end("stopped")
+        for sender in self._senders:
+            sender.join(0.5)
+            sender.cancel()
+        if node.fault is not None:
+            raise node.fault
+        assert node.verdict is not None
+        return node.verdict
+
+    def _promoted(self) -> None:
+        """An edge begins to read when it leads."""
+        if self._edge is not None:
+            threading.Thread(target=self._read, name="edge", daemon=True).start()
+
+    def _read(self) -> None:
+        assert self._edge is not None
+        try:
+            self._edge.run()
+        except Exception as fault:
+            self.node.fail(
+                fault if isinstance(fault, DataError) else ResourceError(f"reading failed: {fault}")
+            )
+
+    def _leave(self) -> None:
+        """Stays until those who send here know that all is done."""
+        self._failover.tell_peer_done()
+        due = time.monotonic() + _LINGER_SECONDS
+        while self.node.exchanges and time.monotonic() < due and not self.node.stopping.is_set():
+            time.sleep(0.02)
+        self.node.end("finished")
+
+
+def output_schemas(plan: Plan | None) -> dict[str, pa.Schema]:
+    from kasen.connect.decode import output_schema
+
+    if plan is None:
+        return {}
+    return {query.name: output_schema(query.schema, plan.app.time) for query in plan.app.queries}
+
+
+def check_standby(config: NodeConfig, work: AppWork | SinkWork | None) -> None:
+    """What the plan allows, told at the start."""
+    log = logging.getLogger(f"kasen.ha.{config.name}")
+    if not isinstance(work, AppWork):
+        return
+    if config.ack == "document" and not work.without_history:
+        raise DataError(
+            f'{config.name}: ack = "document" forgets input as soon as its answers have arrived, which is'
+            ' right only for plans without history; leave ack = "safe"'
+        )
+    if work.why_history is not None:
+        log.warning("the state cannot be rebuilt from recent input (%s)", work.why_history)
+
+
+def run_node(file: Path, load: LoadPlan, role: str | None = None) -> int:
+    """`kasen node`: the exit code of a node's life.
+
+    The node itself is a child process. One that was fenced ends, and a new one starts as the secondary:
+    nothing of the old generation is left in it, and nothing has to be loaded again.
+    """
+    config = read_node(file)
+    if role is not None:
+        config = with_role(config, role)
+    logging.basicConfig(
+        format="%(asctime)s.%(msecs)03d %(name)s: %(message)s", datefmt="%H:%M:%S", stream=sys.stderr
+    )
+    logging.getLogger("kasen").setLevel(logging.INFO)
+    while True:
+        child = os.fork()
+        if child == 0:
+            _be_node(config, load)
+        code = _wait_for(child)
+        if code != FENCED:
+            return code
+        config = with_role(config, SECONDARY)
+
+
+def _wait_for(child: int) -> int:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda number, _: os.kill(child, number))
+    while True:
+        _, status = os.waitpid(child, 0)
+        if os.WIFEXITED(status):
+            return os.WEXITSTATUS(status)
+        if os.WIFSIGNALED(status):
+            return 128 + os.WTERMSIG(status)
+
+
+def _be_node(config: NodeConfig, load: LoadPlan) -> NoReturn:
+    """Never returns: gRPC would wait for connections of peers that may be gone."""
+    parent = os.getppid()
+    code = 0
+    try:
+        running = Running(config, load)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: running.node.end("stopped"))
+        verdict = running.run(lambda: os.getppid() == parent)
+        running.node.log.info("%s", verdict)
+        code = FENCED if verdict == "fenced" else 0
+    except KasenError as fault:
+        print(f"error: {fault}", file=sys.stderr)
+        code = fault.exit_code
+    except BaseException:
+        traceback.print_exc()
+        code = 1
+    logging.shutdown()
+    sys.stderr.flush()
+    os._exit(code)

@@ -1,0 +1,127 @@
+"""The Flight server of a node: incoming links, and questions from other nodes."""
+
+from __future__ import annotations
+
+import base64
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.flight as flight
+
+from kasen.errors import DataError
+from kasen.ha.config import NodeConfig
+from kasen.ha.inbox import Inbox
+from kasen.ha.node import Node
+from kasen.ha.wire import Json, Piece, location, pack, server_options, unpack
+
+
+class NodeServer(flight.FlightServerBase):  # type: ignore[misc]
+    """What ends a connection is logged with its reason, and ends nothing else."""
+
+    def __init__(self, config: NodeConfig, node: Node) -> None:
+        super().__init__(location(config, config.listen), **server_options(config))
+        self._node = node
+        self.answers: dict[str, Any] = {}
+
+    # ------------------------------------------------------------ links
+
+    def do_exchange(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
+        node = self._node
+        try:
+            hello = unpack(descriptor.command)
+            inbox, schema = self._accept(hello)
+        except (DataError, KeyError, TypeError, ValueError, pa.ArrowException) as fault:
+            node.log.warning("refused a link from %s: %s", context.peer(), fault)
+            raise flight.FlightServerError(f"refused: {fault}") from None
+        closed = threading.Event()
+        acks = threading.Thread(target=self._send_acks, args=(inbox, writer, closed), daemon=True)
+        with node.lock:
+            node.exchanges += 1
+        acks.start()
+        try:
+            self._read(reader, inbox, hello, schema)
+        except (DataError, KeyError, TypeError, ValueError, pa.ArrowException) as fault:
+            if not node.stopping.is_set():
+                node.log.warning("ended the link from %s: %s", hello.get("from"), fault)
+            raise flight.FlightServerError(f"ended: {fault}") from None
+        finally:
+            closed.set()
+            with node.lock:
+                node.exchanges -= 1
+                node.acks_ready.notify_all()
+            acks.join()
+
+    def _accept(self, hello: Json) -> tuple[Inbox, pa.Schema]:
+        node = self._node
+        inbox = node.inboxes.get(hello["stream"])
+        if inbox is None or (inbox.link.node, inbox.link.query) != (hello["from"], hello["query"]):
+            raise DataError(f"no input is for {hello['query']} of {hello['from']} as {hello['stream']}")
+        schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(hello["schema"])))
+        with node.lock:
+            if hello["to"] > node.generation:
+                node.fence(hello["to"])
+            if node.work is not None:
+                node.work.accept(inbox.link, schema)
+        return inbox, schema
+
+    def _read(self, reader: Any, inbox: Inbox, hello: Json, schema: pa.Schema) -> None:
+        node = self._node
+        parts: list[pa.RecordBatch] = []
+        while not node.stopping.is_set():
+            try:
+                chunk = reader.read_chunk()
+            except StopIteration:
+                return
+            meta = unpack(chunk.app_metadata)
+            batch = chunk.data
+            if batch is not None:
+                if batch.nbytes > node.config.max_message:
+                    raise DataError(
+                        f"a message of {batch.nbytes} bytes; at most {node.config.max_message} are taken"
+                    )
+                if batch.schema != schema:
+                    raise DataError("a message with other columns than the link's")
+                if batch.num_rows:
+                    parts.append(batch)
+            if meta.get("part"):
+                continue
+            whole = None
+            if parts:
+                whole = parts[0] if len(parts) == 1 else pa.concat_batches(parts)
+                parts = []
+            piece = Piece(whole, int(meta["start"]), int(meta["upto"]), bool(meta.get("ended")))
+            node.receive(inbox, hello["copy"], meta, piece)
+        raise DataError("this node is stopping")
+
+    def _send_acks(self, inbox: Inbox, writer: Any, closed: threading.Event) -> None:
+        """Level-0 acknowledgements at every interval; a level-1 one as soon as it is known."""
+        node = self._node
+        version = -1
+        try:
+            while not closed.is_set():
+                with node.lock:
+                    due = time.monotonic() + (node.config.ack_interval if version >= 0 else 0.0)
+                    while version == node.version and not closed.is_set() and time.monotonic() < due:
+                        node.acks_ready.wait(due - time.monotonic())
+                    version = node.version
+                    ack = node.ack(inbox)
+                if not closed.is_set():
+                    writer.write_metadata(pack(ack))
+        except (pa.ArrowException, OSError):
+            pass  # the other side is gone; its reader notices too
+
+    # ------------------------------------------------------------ questions
+
+    def do_action(self, context: Any, action: Any) -> Iterator[Any]:
+        handler = self.answers.get(action.type)
+        if handler is None:
+            raise flight.FlightServerError(f"no action {action.type!r}")
+        try:
+            answer = handler(action.body.to_pybytes())
+        except (DataError, KeyError, TypeError, ValueError) as fault:
+            self._node.log.warning("refused %s from %s: %s", action.type, context.peer(), fault)
+            raise flight.FlightServerError(f"refused: {fault}") from None
+        return iter([pack(answer)])

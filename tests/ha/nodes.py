@@ -1,0 +1,91 @@
+"""Real node processes for tests: started from a warm fork server, killed, stopped, cut off and healed."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import time
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+from kasen.ha.cluster import Cluster, Member, members_of, to_toml
+from kasen.ha.wire import Json
+from tests.ha.warm import run_member
+
+_CONTEXT = multiprocessing.get_context("forkserver")
+_CONTEXT.set_forkserver_preload(["tests.ha.warm"])
+
+
+class Nodes(Cluster):
+    """A cluster whose members are children of the fork server."""
+
+    def __init__(self, folder: Path, given: dict[str, Any], members: list[Member] | None = None) -> None:
+        super().__init__(members or members_of({"folder": "run", **given}, folder))
+        self._processes: dict[str, BaseProcess] = {}
+
+    def __enter__(self) -> Nodes:
+        self.up()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for member in self.members:
+            self.signal(member, signal.SIGKILL)
+        for process in self._processes.values():
+            process.join(5)
+
+    def start(self, member: Member) -> None:
+        member.file.parent.mkdir(parents=True, exist_ok=True)
+        member.file.write_text(to_toml(member.settings))
+        process = _CONTEXT.Process(target=run_member, args=(str(member.file), str(member.log)), daemon=False)
+        process.start()
+        self._processes[member.name] = process
+
+    def pid(self, member: Member) -> int | None:
+        process = self._processes.get(member.name)
+        return process.pid if process is not None and process.is_alive() else None
+
+    def signal(self, member: Member, number: signal.Signals) -> None:
+        """To the member's whole process group."""
+        pid = self.pid(member)
+        if pid is not None:
+            try:
+                os.killpg(pid, number)
+            except ProcessLookupError:
+                return
+            if number == signal.SIGKILL:
+                self._processes[member.name].join(5)
+
+    def member(self, name: str) -> Member:
+        return self.find(name)[0]
+
+    def leader(self, node: str) -> Member | None:
+        """The copy that says it leads."""
+        for member in self.find(node):
+            if self.pid(member) is not None and (self.status(member) or {}).get("role") == "primary":
+                return member
+        return None
+
+    def wait_for(self, node: str, what: str, seconds: float = 20.0) -> Json:
+        """Until a copy of the node has measured something; returns its status."""
+        due = time.monotonic() + seconds
+        while time.monotonic() < due:
+            for member in self.find(node):
+                status = self.status(member) if self.pid(member) is not None else None
+                if status is not None and (what in status["measured"] or status.get(what)):
+                    return status
+            time.sleep(0.02)
+        raise AssertionError(f"{node} has no {what} after {seconds} s:\n{self.logs()}")
+
+    def finish(self, node: str, seconds: float = 60.0) -> None:
+        """Waits until the members of a node have ended by themselves."""
+        due = time.monotonic() + seconds
+        for member in self.find(node):
+            process = self._processes[member.name]
+            process.join(max(0.0, due - time.monotonic()))
+            assert not process.is_alive(), f"{member.name} does not end:\n{self.logs()}"
+
+    def logs(self) -> str:
+        texts = [f"== {each.name}\n{each.log.read_text()}" for each in self.members if each.log.exists()]
+        return "\n".join(texts)
