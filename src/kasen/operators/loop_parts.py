@@ -63,8 +63,8 @@ class Part(Protocol):
 
     def save(self, row: I64) -> None: ...
 
-    def grow(self, row: I64, wanted: int) -> None:
-        """More room for state; the caller loads again."""
+    def grow(self, wanted: int) -> None:
+        """More room for state; the caller has saved, and loads again."""
         ...
 
 
@@ -80,8 +80,8 @@ class Plain:
     def save(self, row: I64) -> None:
         pass
 
-    def grow(self, row: I64, wanted: int) -> None:
-        del row, wanted
+    def grow(self, wanted: int) -> None:
+        del wanted
         raise AssertionError("nothing here can grow")
 
 
@@ -167,8 +167,7 @@ class TimedPart:
         _return_queue(row, self._operator._held)
         self._operator._entered = int(row[loop_windows.ENTERED])
 
-    def grow(self, row: I64, wanted: int) -> None:
-        self.save(row)
+    def grow(self, wanted: int) -> None:
         self._operator._held._make_room(wanted)
 
 
@@ -192,8 +191,7 @@ class RowsPart:
         self._operator._entered = int(row[loop_windows.ENTERED])
         self._operator._first = int(row[loop_windows.FIRST])
 
-    def grow(self, row: I64, wanted: int) -> None:
-        self.save(row)
+    def grow(self, wanted: int) -> None:
         self._operator._held._make_room(wanted)
 
 
@@ -214,8 +212,7 @@ class DelayPart:
     def save(self, row: I64) -> None:
         _return_queue(row, self._operator._due)
 
-    def grow(self, row: I64, wanted: int) -> None:
-        self.save(row)
+    def grow(self, wanted: int) -> None:
         self._operator._due._make_room(wanted)
 
 
@@ -249,8 +246,7 @@ class PartitionPart(Plain):
         self._leaving = np.empty((row[loop_table.WORDS] + 1) * row[loop_table.ROOM], np.int64)
         lend(row, loop_windows.LEAVING, self._leaving, size=False)
 
-    def grow(self, row: I64, wanted: int) -> None:
-        del row
+    def grow(self, wanted: int) -> None:
         self._operator._make_room(wanted)
 
 
@@ -291,8 +287,7 @@ class JoinPart(Plain):
             lend(row, first + loop_state.AHEAD, ahead, size=False)
         lend(row, loop_state.CURSOR, self._cursor, size=False)
 
-    def grow(self, row: I64, wanted: int) -> None:
-        del row
+    def grow(self, wanted: int) -> None:
         _grow_side(self._operator._left, self._operator._right, wanted)
 
 
@@ -317,8 +312,7 @@ class SemiJoinPart(Plain):
         self._keys = np.empty(len(self._columns) * row[loop_table.ROOM], np.int64)
         lend(row, loop_state.RIGHT_KEYS, self._keys, size=False)
 
-    def grow(self, row: I64, wanted: int) -> None:
-        del row
+    def grow(self, wanted: int) -> None:
         _grow_side(self._operator._left, self._operator._right, wanted)
 
 
@@ -356,8 +350,7 @@ class AggregatePart:
         if row[loop_table.DUE_TS] == loop_table.NEVER:
             self._operator._begins = None
 
-    def grow(self, row: I64, wanted: int) -> None:
-        del row
+    def grow(self, wanted: int) -> None:
         if wanted == groups.WANTS_BUFFER:
             # The rows there stay: the machine wants all of an instant's in one piece.
             buffer = self._operator._out.buffer
@@ -379,8 +372,8 @@ class BagPart(Plain):
         lend(row, loop_state.BAG_TOUCHED, rows.touched)
         lend(row, loop_state.BAG_CONTROL, self._operator._control, size=False)
 
-    def grow(self, row: I64, wanted: int) -> None:
-        del row, wanted
+    def grow(self, wanted: int) -> None:
+        del wanted
         self._operator._rows.grow()
 
 
@@ -402,6 +395,6 @@ class ForeignPart:
     def save(self, row: I64) -> None:
         pass
 
-    def grow(self, row: I64, wanted: int) -> None:
-        del row, wanted
+    def grow(self, wanted: int) -> None:
+        del wanted
         raise AssertionError("an operator that is called makes its own room")

@@ -157,7 +157,8 @@ class Loop:
         elif why == loop_table.WANTS_STATE:
             if control[loop_table.PHASE] == kernel.TAKE:
                 at = int(self._delays[at])
-            self._parts[at].grow(self._table[at], wanted)
+            self._parts[at].save(self._table[at])
+            self._parts[at].grow(wanted)
             self._parts[at].load(self._table[at])
         elif why == loop_table.CALLS:
             self._call(at)
@@ -180,6 +181,8 @@ class Loop:
         new_data.reshape(words, room)[:, : len(diff)] = data.reshape(words, len(diff))
         self._memory[at] = new_diff, new_data
         self._lend_memory(at)
+        # Some parts have room of their own for as many.
+        self._parts[at].save(self._table[at])
         self._parts[at].load(self._table[at])
         if 4 * room > self._work.shape[1]:
             work = np.zeros((loop_table.WORK, 4 * room), np.int64)
