@@ -73,7 +73,7 @@ def _restart_every_epoch(engine: LocalRun) -> None:
     def run_and_restart(*args: object, **kwargs: object) -> object:
         answer = run(*args, **kwargs)  # type: ignore[arg-type]
         fresh = type(graph)(graph._plan, graph._context, graph._max_ticks)
-        fresh.restore(graph.snapshot(), graph.begun)
+        fresh.restore(graph.snapshot(), graph.begun, sorted(graph.dead))
         graph.__dict__.update({key: value for key, value in fresh.__dict__.items() if key != "run"})
         return answer
 

@@ -88,7 +88,8 @@ class LoopMaker(Maker):
                 exists = self.pick("EXISTS", "NOT EXISTS")
                 window = self.pick("[ROWS 2]", "[NOW]", "[RANGE 1]")
                 test = self.pick("u.a = t.a", "u.a = t.a AND u.c = t.c", "u.a < t.a")
-                guard += f" AND {exists} (SELECT 1 FROM {self.pick('s', *self.members)} {window} AS u WHERE {test})"
+                other = self.pick("s", *self.members)
+                guard += f" AND {exists} (SELECT 1 FROM {other} {window} AS u WHERE {test})"
             case 6:
                 return (
                     f"SELECT DISTINCT CAST(t.n + 1 AS INTEGER) AS n, t.a, t.c, t.d FROM {from_} WHERE {guard}"

@@ -402,6 +402,8 @@ class Pipeline:
             self._run_job()
         if self._error is not None:
             raise self._error
+        if self._running is not None and self._running.stopped:
+            raise self._running.stopped[0]
         return self
 
     def start(self) -> Pipeline:

@@ -136,7 +136,12 @@ def run_app(file: Path, job: Job) -> int:
     with Screen(bound, tables=job.out is None) as screen:
         running = start(plan, file.parent, job, screen)
         stop_on_signals(running)
-        return running.run().dead
+        dead = running.run().dead
+    if running.pipeline.stopped:
+        for error in running.pipeline.stopped:
+            typer.echo(f"error: {error}", err=True)
+        raise typer.Exit(1)
+    return dead
 
 
 def start(plan: Plan, base: Path, job: Job, screen: Screen) -> LocalRun | SparkRun:

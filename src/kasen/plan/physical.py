@@ -70,6 +70,14 @@ class Plan:
                 wanted.update(step.inputs)
         return tuple(sorted(members & wanted))
 
+    def downstream(self, stage: tuple[int, ...]) -> tuple[int, ...]:
+        """The steps of a stage and all that read them, directly or not."""
+        reached = set(stage)
+        for each in self.stages():
+            if any(source in reached for step in each for source in self.steps[step].inputs):
+                reached.update(each)
+        return tuple(sorted(reached))
+
     def _components(self) -> list[tuple[int, ...]]:
         """Strongly connected components, inputs first (Tarjan's algorithm, without recursion)."""
         index: dict[int, int] = {}

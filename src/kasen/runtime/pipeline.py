@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from kasen.errors import ResourceError
 from kasen.operators.base import State
 from kasen.operators.batch import END, I64, Batch, Bound, matrix, orderings
 from kasen.operators.dictionary import Dictionary
@@ -103,6 +104,11 @@ class Pipeline:
     def frontier(self) -> int:
         """Every row with a time below this is known, on all inputs."""
         return min((feed.frontier for feed in self._feeds.values()), default=2**63 - 1)
+
+    @property
+    def stopped(self) -> list[ResourceError]:
+        """Why loops were stopped, if any were; their queries have ended, the others go on."""
+        return self._graph.stopped
 
     @property
     def begun(self) -> bool:
@@ -242,7 +248,10 @@ class Pipeline:
     def snapshot(self) -> dict[str, State]:
         """Everything that is needed to go on, as named arrays."""
         state: dict[str, State] = {
-            "pipeline": {"marks": np.array([*self._upto, int(self._graph.begun)], np.int64)},
+            "pipeline": {
+                "marks": np.array([*self._upto, int(self._graph.begun)], np.int64),
+                "stopped": np.array(sorted(self._graph.dead), np.int64),
+            },
             "dictionary": self.dictionary.snapshot(),
         }
         state |= {f"feed.{name}": feed.snapshot() for name, feed in self._feeds.items()}
@@ -261,7 +270,7 @@ class Pipeline:
             relation.restore(state[f"relation.{name}"])
         prefix = "step."
         steps = {int(key[len(prefix) :]): each for key, each in state.items() if key.startswith(prefix)}
-        self._graph.restore(steps, bool(begun))
+        self._graph.restore(steps, bool(begun), state["pipeline"]["stopped"].tolist())
 
 
 def _at(rows: Rows, instant: Bound) -> Batch:
