@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
+from kasen.aggregates import aggregate
 from kasen.errors import DataError, InternalError, KasenError, QueryError, ResourceError
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ __all__ = [
     "QueryError",
     "ResourceError",
     "__version__",
+    "aggregate",
 ]
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal
@@ -23,6 +23,7 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
+from kasen.aggregates import UserAggregate
 from kasen.connect.chunk import DeadLetter
 from kasen.connect.decode import decode, output_schema
 from kasen.connect.encode import encode
@@ -32,6 +33,7 @@ from kasen.connect.sniff import sniffer
 from kasen.cql.bind import bind_text
 from kasen.cql.bound import App, Input, RegisteredQuery
 from kasen.cql.literals import parse_timestamp
+from kasen.cql.user_aggregates import by_name
 from kasen.errors import DataError
 from kasen.plan.explain import explain
 from kasen.plan.physical import plan_app
@@ -181,6 +183,7 @@ class Pipeline:
         self._base = Path(base)
         self._batch = batch
         self._text = ""
+        self._aggregates: dict[str, UserAggregate] = {}
         self._app: App | None = None
         self._running: Running | None = None
         self._patience = patience
@@ -206,13 +209,42 @@ class Pipeline:
         if self._running is not None:
             raise DataError("queries can be registered before the first push, start or drain")
         whole = f"{self._text}\n{text}" if self._text else text
-        self._app = bind_text(whole, self._base, sniff=sniffer(self._base))
+        self._app = bind_text(
+            whole, self._base, sniff=sniffer(self._base), aggregates=self._aggregates.values()
+        )
         self._text = whole
         for query in self._app.queries:
             known = self._queries.get(query.name.lower())
             if known is None or known._registered != query:
                 self._queries[query.name.lower()] = Query(query, self._app.time, self)
         return self
+
+    def aggregate(
+        self,
+        name: str | UserAggregate,
+        implementation: Callable[[], Any] | None = None,
+        arguments: Sequence[str] = (),
+        returns: str = "DOUBLE",
+    ) -> Pipeline:
+        """Makes an aggregate known to the queries that are registered from now on.
+
+        `implementation` is a class with `init`, `add`, `merge` and `result` (see kasen.aggregates); or give
+        what `@kasen.aggregate` made of it.
+        """
+        one = name
+        if isinstance(one, str):
+            if implementation is None:
+                raise DataError(f"aggregate {one} needs the class that computes it")
+            one = UserAggregate.of(one, implementation, arguments, returns)
+        by_name([*self._aggregates.values(), one])
+        self._aggregates[one.name] = one
+        return self
+
+    @property
+    def failures(self) -> tuple[int, tuple[str, ...]]:
+        """How many expressions and aggregates failed and gave NULL; and what users' aggregates said."""
+        found = self._running.failures if self._running is not None else None
+        return (0, ()) if found is None else (found.count, tuple(found.notes))
 
     @property
     def app(self) -> App:

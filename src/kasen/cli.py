@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
+from kasen.aggregates import load_python
 from kasen.connect.sniff import sniffer
 from kasen.cql.bind import bind_file
 from kasen.cql.bound import App
@@ -33,6 +34,12 @@ app = typer.Typer(
 )
 
 AppFile = Annotated[Path, typer.Argument(help="The app: a CQL file.", metavar="APP.cql")]
+Python = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--python", help="A Python file with aggregates; may be given several times.", metavar="FILE"
+    ),
+]
 
 
 class Engine(StrEnum):
@@ -53,22 +60,23 @@ class Job:
     flush: bool = False
     master: str | None = None
     files_per_epoch: int | None = None
+    python: list[Path] | None = None
 
 
 @app.command()
-def check(file: AppFile) -> None:
+def check(file: AppFile, python: Python = None) -> None:
     """Bind an app and say what is wrong with it, without running anything."""
-    bound = load(file)
+    bound = load(file, python)
     warn(bound)
     typer.echo(f"{file}: {len(bound.inputs)} inputs, {len(bound.queries)} queries: all right")
 
 
 @app.command()
-def explain(file: AppFile) -> None:
+def explain(file: AppFile, python: Python = None) -> None:
     """Print the plan: shared parts, shard keys, expected state, loops and where they are cut."""
     from kasen.plan.explain import explain as explain_app
 
-    typer.echo(explain_app(load(file)), nl=False)
+    typer.echo(explain_app(load(file, python)), nl=False)
 
 
 @app.command()
@@ -83,9 +91,10 @@ def run(
     flush: Annotated[bool, typer.Option(help="Let windows expire after the end of the input.")] = False,
     strict: Annotated[bool, typer.Option(help="Exit with 3 if any row was refused.")] = False,
     master: Annotated[str | None, typer.Option(help="Spark's master; embedded local[*] if none.")] = None,
+    python: Python = None,
 ) -> None:
     """Run an app to the end of its input, or until it is stopped."""
-    refused = run_app(file, Job(engine, out, batch, checkpoint, flush, master))
+    refused = run_app(file, Job(engine, out, batch, checkpoint, flush, master, python=python))
     if refused and strict:
         raise DataError(f"{refused} rows were refused; see the dead letter")
 
@@ -128,7 +137,7 @@ def run_app(file: Path, job: Job) -> int:
     from kasen.runtime.memory import keep_freed_memory
     from kasen.terminal import Screen
 
-    bound = load(file)
+    bound = load(file, job.python)
     warn(bound)
     plan = plan_app(bound)
     # This process is Kasen's own; a program that uses the Python API decides for itself.
@@ -137,6 +146,8 @@ def run_app(file: Path, job: Job) -> int:
         running = start(plan, file.parent, job, screen)
         stop_on_signals(running)
         dead = running.run().dead
+    for note in running.pipeline.failures.notes:
+        typer.echo(f"warning: {note}", err=True)
     if running.pipeline.stopped:
         for error in running.pipeline.stopped:
             typer.echo(f"error: {error}", err=True)
@@ -184,11 +195,13 @@ def stop_on_signals(running: LocalRun | SparkRun) -> None:
         signal.signal(number, stop)
 
 
-def load(file: Path) -> App:
-    """The bound app of a file."""
+def load(file: Path, python: list[Path] | None = None) -> App:
+    """The bound app of a file, which may call the aggregates of Python files."""
     if not file.is_file():
         raise DataError(f"no file {str(file)!r}")
-    return bind_file(file, sniffer(file.parent))
+    return bind_file(
+        file, sniffer(file.parent), [each for path in python or () for each in load_python(path)]
+    )
 
 
 def warn(bound: App) -> None:

@@ -16,8 +16,8 @@ from functools import wraps
 import duckdb
 from duckdb.func import FunctionNullHandling
 
-from kasen.cql.expr import Value
-from kasen.types import BIGINT, BOOLEAN, DOUBLE, INTEGER, TIMESTAMP, Type, decimal
+from kasen.cql.expr import Aggregate, Value
+from kasen.types import BIGINT, BOOLEAN, DOUBLE, INTEGER, TIMESTAMP, Kind, Type, decimal
 from tests.oracle import values
 
 Number = float | str
@@ -172,6 +172,55 @@ def round_exact(number: str, digits: int) -> Decimal:
     return Decimal(number).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP, values.EXACT)
 
 
+# ---------------------------------------------------------------- users' aggregates
+
+_users: dict[str, Aggregate] = {}
+
+
+def know_user(one: Aggregate) -> str:
+    """Notes an aggregate that a statement will call, and gives it a name that is its own."""
+    name = f"{one.function} {id(one.user)}"
+    _users[name] = one
+    return name
+
+
+def user_aggregate(name: str, columns: list[list[str | None]]) -> object:
+    """All rows without NULLs added, one after the other; NULL if anything goes wrong."""
+    one = _users[name]
+    assert one.user is not None
+    code = one.user.implementation()
+    try:
+        state = code.init()
+        for row in zip(*columns, strict=True):
+            if None not in row:
+                given = [user_value(str(text), arg.type) for text, arg in zip(row, one.args, strict=True)]
+                state = code.add(state, *given)
+        answer = code.result(state)
+    except Exception:
+        return None
+    return answer if answer is None or isinstance(answer, _PYTHON[one.type.kind]) else None
+
+
+_PYTHON: dict[Kind, type | tuple[type, ...]] = {
+    Kind.BIGINT: int,
+    Kind.INTEGER: int,
+    Kind.DOUBLE: (int, float),
+    Kind.DECIMAL: (int, Decimal),
+    Kind.VARCHAR: str,
+}
+
+
+def user_value(text: str, type_: Type) -> object:
+    match type_.kind:
+        case Kind.DOUBLE:
+            return float(text)
+        case Kind.DECIMAL:
+            return Decimal(text)
+        case Kind.VARCHAR:
+            return text
+    return int(text)
+
+
 # ---------------------------------------------------------------- registration
 
 _AGGREGATES: dict[str, Callable[[Numbers], float | None]] = {
@@ -184,6 +233,7 @@ _AGGREGATES: dict[str, Callable[[Numbers], float | None]] = {
 }
 
 _FUNCTIONS: dict[str, tuple[Callable[..., object], list[str]]] = {
+    "user_aggregate": (user_aggregate, ["VARCHAR", "VARCHAR[][]"]),
     "percentile_cont_of": (percentile_cont, ["DOUBLE[]", "DOUBLE"]),
     "percentile_disc_rank": (percentile_disc_rank, ["BIGINT", "DOUBLE"]),
     "text_to_integer": (from_text(INTEGER), ["VARCHAR"]),

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from kasen.cql.bound import From, JoinKind, Query, Select, SetOperation, Source, Streamify, Unbounded
 from kasen.cql.expr import Aggregate, Column, Expr, WindowBound
 from kasen.types import Kind, Schema
+from tests.oracle.bridges import know_user
 from tests.oracle.expressions import duck_type, expression
 from tests.oracle.values import Row
 from tests.oracle.windows import Bounds
@@ -205,6 +206,8 @@ class _Block:
 
 def aggregate(one: Aggregate, number: int) -> str:
     """An aggregate over the columns x<number>_<i>: DuckDB's own where exact, else a list for bridges.py."""
+    if one.user is not None:
+        return _user(one, number)
     if one.function == "count":
         return _count(one, number)
     x = f"x{number}_0"
@@ -223,6 +226,13 @@ def aggregate(one: Aggregate, number: int) -> str:
     if type_.kind is Kind.DOUBLE:
         return f"CAST(exact_{one.function}_double(list({distinct}{x})) AS DOUBLE)"
     return f"CAST(exact_{one.function}_text(list({distinct}CAST({x} AS VARCHAR))) AS DOUBLE)"
+
+
+def _user(one: Aggregate, number: int) -> str:
+    """A list of texts for each argument; the user's own code does the rest."""
+    name = know_user(one)
+    lists = [f"coalesce(list(CAST(x{number}_{i} AS VARCHAR)), [])" for i in range(len(one.args))]
+    return f"CAST(user_aggregate('{name}', [{', '.join(lists)}]) AS {duck_type(one.type)})"
 
 
 def _count(one: Aggregate, number: int) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from kasen.cli import load
+from kasen.cql.bind import bind_text
 from kasen.cql.bound import App
 from kasen.demo import cut
 from kasen.plan.physical import plan_app
@@ -15,8 +16,9 @@ from kasen.runtime.local import LocalRun, Options
 from kasen.spark.pipeline import SparkRun
 from tests.cases_format import Case, all_cases
 from tests.engines import Collected
-from tests.oracle import DeadLetter, Result
+from tests.oracle import DeadLetter, Result, run_app, sniffer
 from tests.test_cases import check
+from tests.user_aggregates import ALL
 
 pytestmark = pytest.mark.spark
 
@@ -62,6 +64,17 @@ def run_on_spark(app: App, folder: Path) -> Result:
     collected.run = job
     job.run()
     return Result(collected.rows, [DeadLetter(*letter) for letter in job.outputs.dead_letters], [])
+
+
+def test_a_users_aggregate_has_the_same_answers_on_spark(tmp_path: Path) -> None:
+    (tmp_path / "s.csv").write_text("ts,k,a\n1,x,5\n2,x,9\n3,y,4\n4,x,\n5,y,8\n")
+    text = (
+        "REGISTER STREAM s (k VARCHAR, a INTEGER) TIMESTAMP BY ts FROM 'csv' OPTIONS (path 's.csv');"
+        "REGISTER QUERY q AS SELECT k, SPREAD(a) AS s FROM s [RANGE 2] GROUP BY k;"
+        "REGISTER QUERY p AS SELECT SPREAD(a) AS s, TEXTS(k) AS t FROM s [RANGE 4 SLIDE 2];"
+    )
+    app = bind_text(text, tmp_path, "", sniffer(tmp_path), ALL)
+    assert run_on_spark(app, tmp_path).queries == run_app(app, tmp_path).queries
 
 
 @pytest.mark.parametrize("case", chosen(), ids=lambda case: case.name)

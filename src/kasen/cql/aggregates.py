@@ -37,7 +37,7 @@ def bind_aggregate(name: str, args: list[exp.Expr], node: exp.Expr, scope: Scope
 
     binder = ExprBinder(scope, place="inside another aggregate")
     function = "percentile_cont" if name == "median" else _ALIASES.get(name, name)
-    args, distinct = _unwrap_distinct(args)
+    args, distinct = unwrap_distinct(args)
     if function == "count" and len(args) == 1 and isinstance(args[0], exp.Star):
         if distinct:
             raise scope.text.error(
@@ -65,7 +65,8 @@ def bind_aggregate(name: str, args: list[exp.Expr], node: exp.Expr, scope: Scope
     return Aggregate(function, (cast(arg, types[0]),), distinct, result, parameter)
 
 
-def _unwrap_distinct(args: list[exp.Expr]) -> tuple[list[exp.Expr], bool]:
+def unwrap_distinct(args: list[exp.Expr]) -> tuple[list[exp.Expr], bool]:
+    """The arguments, and whether DISTINCT stands before them."""
     if len(args) == 1 and isinstance(args[0], exp.Distinct):
         return list(args[0].expressions), True
     return args, False

@@ -8,11 +8,13 @@ recursion); later rounds widen types. Types only widen and the lattice is finite
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from sqlglot import exp
 
+from kasen.aggregates import UserAggregate
 from kasen.cql import nodes
 from kasen.cql.bind_input import Sniff, bind_connector, bind_input, check_name, time_domain
 from kasen.cql.bind_query import QueryBinder
@@ -23,6 +25,7 @@ from kasen.cql.scope import UnknownSchema, suggest
 from kasen.cql.settings import check_setting
 from kasen.cql.statements import parse, render
 from kasen.cql.text import Text
+from kasen.cql.user_aggregates import by_name
 from kasen.cql.warnings import no_effect_yet, unbounded_state
 from kasen.errors import InternalError, QueryError
 from kasen.types import TIMESTAMP, Type
@@ -32,23 +35,29 @@ __all__ = ["AppBinder", "Sniff", "bind_file", "bind_text"]
 _MOST_ROUNDS = 64
 
 
-def bind_text(text: str, base: Path | None = None, file: str = "", sniff: Sniff | None = None) -> App:
-    """Parse and bind a CQL text. Everything wrong in it is a QueryError."""
+def bind_text(
+    text: str,
+    base: Path | None = None,
+    file: str = "",
+    sniff: Sniff | None = None,
+    aggregates: Iterable[UserAggregate] = (),
+) -> App:
+    """Parse and bind a CQL text that may call these aggregates. Everything wrong in it is a QueryError."""
     source = Text(text, file)
     try:
-        return AppBinder(source, base, sniff).bind(parse(source))
+        return AppBinder(source, base, sniff, by_name(aggregates)).bind(parse(source))
     except RecursionError:
         # The parser limits nesting, so this needs a caller that is deep in the stack itself.
         raise QueryError(TOO_DEEP, remedy=SPLIT_IT) from None
 
 
-def bind_file(path: Path, sniff: Sniff | None = None) -> App:
+def bind_file(path: Path, sniff: Sniff | None = None, aggregates: Iterable[UserAggregate] = ()) -> App:
     """Parse and bind an app file; its relative paths are relative to it."""
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
         raise QueryError(f"{path} is not a text in UTF-8", remedy="save it in that encoding") from None
-    return bind_text(text, path.parent, str(path), sniff)
+    return bind_text(text, path.parent, str(path), sniff, aggregates)
 
 
 @dataclass(slots=True)
@@ -58,6 +67,7 @@ class AppBinder:
     text: Text
     base: Path | None = None
     sniff: Sniff | None = None
+    user: Mapping[str, UserAggregate] = field(default_factory=dict)
     time: Type = TIMESTAMP
     _inputs: dict[str, Input] = field(default_factory=dict)
     _nodes: dict[str, nodes.RegisterQuery] = field(default_factory=dict)

@@ -27,7 +27,7 @@ def bind_block(
     node: exp.Select, projections: list[exp.Expr], parent: Scope | None, queries: QueryBinder
 ) -> Select:
     """A block with the given SELECT list; `parent` is the block around a sub-query in WHERE."""
-    scope = Scope(queries.text, queries.catalog.time, parent=parent)
+    scope = Scope(queries.text, queries.catalog.time, parent=parent, user=queries.catalog.user)
     from_ = bind_from(node, scope, queries)
     block = _Block(node, _expand_stars(projections, scope), scope, queries)
     where: Expr | None = None
@@ -60,7 +60,8 @@ class _Block:
     def is_aggregated(self) -> bool:
         if self.node.args.get("group") is not None or self.node.args.get("having") is not None:
             return True
-        return any(_has_aggregate(item) for item in self.projections)
+        names = AGGREGATE_NAMES | self.scope.user.keys()
+        return any(_has_aggregate(item, names) for item in self.projections)
 
     def plain(self, from_: From, where: Expr | None) -> Select:
         binder = ExprBinder(self.scope, subquery=self.queries.scalar)
@@ -168,15 +169,15 @@ class _Block:
             raise self.text.error(fault, self.node, remedy)
 
 
-def _has_aggregate(node: exp.Expr) -> bool:
+def _has_aggregate(node: exp.Expr, names: frozenset[str]) -> bool:
     """Whether an aggregate is called here, not counting sub-queries' own."""
     if isinstance(node, exp.Query | nodes.Streamify):
         return False
     if isinstance(node, exp.WithinGroup):
         return True
-    if isinstance(node, exp.Anonymous) and node.name.lower() in AGGREGATE_NAMES:
+    if isinstance(node, exp.Anonymous) and node.name.lower() in names:
         return True
-    return any(_has_aggregate(child) for child in node.iter_expressions())
+    return any(_has_aggregate(child, names) for child in node.iter_expressions())
 
 
 # ---------------------------------------------------------------- star

@@ -12,6 +12,7 @@ from kasen.cql.coerce import cast
 from kasen.cql.expr import AggregateValue, Call, Expr, Literal, WindowBound
 from kasen.cql.functions import OPERATORS, SCALARS, TRUNC_UNITS
 from kasen.cql.scope import suggest
+from kasen.cql.user_aggregates import bind_user
 from kasen.types import MAX_DECIMAL_DIGITS, NULL, VARCHAR, Kind, Type
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def bind_function(binder: ExprBinder, node: exp.Expr) -> Expr:
     args = list(called.expressions)
     if isinstance(node, exp.WithinGroup):
         args = [node.expression.expressions[0], *args]
-    if name in AGGREGATE_NAMES:
+    if name in AGGREGATE_NAMES or name in binder.scope.user:
         return _aggregate(binder, name, args, node)
     if isinstance(node, exp.WithinGroup):
         remedy = "write PERCENTILE_CONT(0.5) WITHIN GROUP (ORDER BY a)"
@@ -77,6 +78,7 @@ def _unknown(binder: ExprBinder, name: str, node: exp.Expr) -> Exception:
         remedy = "queries know the time of tuples only: name the TIMESTAMP BY column"
         return binder.error(f"unknown function {upper}", node, remedy)
     known = [each for each in SCALARS if each not in OPERATORS] + sorted(AGGREGATE_NAMES)
+    known += binder.scope.user
     names = [each.upper() for each in (*known, *_CASES, *_BOUNDS)]
     remedy = suggest(upper, names, "see docs/language.md for the list; some are", most=8)
     return binder.error(f"unknown function {upper[:40]}", node, remedy)
@@ -121,7 +123,11 @@ def _aggregate(binder: ExprBinder, name: str, args: list[exp.Expr], node: exp.Ex
             "use HAVING, or a sub-query in FROM" if in_where else "aggregate in a sub-query in FROM first"
         )
         raise binder.error(fault, node, remedy)
-    bound = bind_aggregate(name, args, node, binder.scope)
+    user = binder.scope.user.get(name)
+    if user is not None:
+        bound = bind_user(user, args, node, binder.scope)
+    else:
+        bound = bind_aggregate(name, args, node, binder.scope)
     if bound not in binder.aggregates:
         binder.aggregates.append(bound)
     return AggregateValue(bound.type, binder.aggregates.index(bound))

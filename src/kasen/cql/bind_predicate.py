@@ -115,7 +115,9 @@ class _Part:
         if column_type(query, 0).is_null and not value.type.is_null:
             query = as_types(query, Schema((Field(query.schema[0].name, value.type),)))
         source = Source("_each", query, None, query.schema)
-        inside = ExprBinder(Scope(self.scope.text, self.scope.time, [Item(source)], self.scope))
+        inside = ExprBinder(
+            Scope(self.scope.text, self.scope.time, [Item(source)], self.scope, user=self.scope.user)
+        )
         row = Column(query.schema[0].type, 0, 0, query.schema[0].name)
         test = call(inside, BINARY[type(node)], (_further_out(value), row), node)
         if isinstance(quantifier, exp.Any):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from sqlglot import exp
 
+from kasen.aggregates import UserAggregate
 from kasen.cql import literals, nodes
 from kasen.cql.bind_block import bind_block
 from kasen.cql.bound import (
@@ -34,6 +36,9 @@ class Catalog(Protocol):
 
     @property
     def time(self) -> Type: ...
+
+    @property
+    def user(self) -> Mapping[str, UserAggregate]: ...
 
     def input(self, name: str) -> Input | None: ...
 

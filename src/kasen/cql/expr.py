@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
+from kasen.aggregates import UserAggregate
 from kasen.types import BOOLEAN, Type
 
 if TYPE_CHECKING:
@@ -121,7 +122,7 @@ class Aggregate:
     """An aggregate over the rows of a group.
 
     `function` is one of functions.AGGREGATES; `args` is empty for COUNT(*). `parameter` is the p of a
-    percentile.
+    percentile. `user` is set if it is the user's own, and `function` its name.
     """
 
     function: str
@@ -129,6 +130,7 @@ class Aggregate:
     distinct: bool
     type: Type
     parameter: float | None = None
+    user: UserAggregate | None = None
 
 
 def children(expr: Expr) -> tuple[Expr, ...]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from sqlglot import exp
 
+from kasen.aggregates import UserAggregate
 from kasen.cql.bound import Slide, Source
 from kasen.cql.expr import Column
 from kasen.cql.text import Text
@@ -58,10 +59,12 @@ class Scope:
     start: int = 0
     # Set on the scope around a sub-query that may not use its columns: what the sub-query is.
     closed_to: str = ""
+    #: Aggregates that the user has written, by name.
+    user: Mapping[str, UserAggregate] = field(default_factory=dict)
 
     def closed(self, to: str) -> Scope:
         """This scope for a sub-query that may not use its columns, but should hear so if it tries."""
-        return Scope(self.text, self.time, self.items, self.parent, closed_to=to)
+        return Scope(self.text, self.time, self.items, self.parent, closed_to=to, user=self.user)
 
     def column(self, node: exp.Column) -> Column:
         """The column that a name stands for; unknown and ambiguous names are errors."""

@@ -17,6 +17,7 @@ from kasen.operators.batch import I64
 from kasen.operators.vector import Mask, Nulls, either
 
 _ALL_ENTER = np.ones(1, np.int64)
+_MOST_NOTES = 10
 
 
 class Failures:
@@ -26,12 +27,20 @@ class Failures:
     is needed.
     """
 
-    __slots__ = ("count", "diff", "guard")
+    __slots__ = ("count", "diff", "guard", "notes")
 
     def __init__(self) -> None:
         self.count = 0
         self.diff: I64 = _ALL_ENTER
         self.guard: Nulls = None
+        #: What user-defined aggregates said when they failed, the first few different messages.
+        self.notes: dict[str, None] = {}
+
+    def note(self, message: str) -> None:
+        """Counts a failure of user code: one for each answer that it makes NULL."""
+        self.count += 1
+        if len(self.notes) < _MOST_NOTES:
+            self.notes[message] = None
 
     def null(self, failed: Mask, nulls: Nulls) -> Nulls:
         """Counts the rows that failed, and makes them NULL beside those that already are."""

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from kasen.cql import bound, expr
 from kasen.cql.bind_query import is_monotone_select
 from kasen.cql.bound import App, JoinKind, Query, Select, Source, StreamKind
-from kasen.cql.expr import Aggregate as AggregateCall
 from kasen.cql.expr import Call, Column, Expr, conjunction, conjuncts, walk
 from kasen.plan import logical
 from kasen.plan.exprs import rebuild
@@ -246,14 +245,7 @@ class _Block:
         select = self.select
         keys = tuple(self.localise(key) for key in select.group_by or ())
         calls = [
-            AggregateCall(
-                call.function,
-                tuple(self.localise(arg) for arg in call.args),
-                call.distinct,
-                call.type,
-                call.parameter,
-            )
-            for call in select.aggregates
+            replace(call, args=tuple(self.localise(arg) for arg in call.args)) for call in select.aggregates
         ]
         names = [_key_name(key, position) for position, key in enumerate(keys)]
         fields = [Field(name, key.type) for name, key in zip(names, keys, strict=True)]

@@ -317,8 +317,8 @@ def state(node: Node, time: Type) -> str:
 
 
 def _groups(calls: tuple[Aggregate, ...]) -> str:
-    """DISTINCT and percentiles need the values themselves, whatever their window."""
-    whole = any(call.distinct or call.parameter is not None for call in calls)
+    """DISTINCT, percentiles and users' aggregates need the values themselves, whatever their window."""
+    whole = any(call.distinct or call.parameter is not None or call.user is not None for call in calls)
     return "groups with their values" if whole else "groups"
 
 

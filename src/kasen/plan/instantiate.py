@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kasen.cql import bound
@@ -26,6 +27,9 @@ from kasen.operators.semi_join import SemiJoin
 from kasen.operators.streamify import Every, Inserted, Whole
 from kasen.operators.touches import Reports, Touches
 from kasen.operators.union import Union
+from kasen.operators.user_aggregate import UserAggregate
+from kasen.operators.user_call import UserCall
+from kasen.operators.user_parts import FromBag, FromPanes
 from kasen.operators.value_order import ValueOrder
 from kasen.plan import logical, lower
 from kasen.plan.compile_expr import compile_condition, compile_items
@@ -64,9 +68,8 @@ def instantiate(node: Node, context: Context) -> Operator:
             return Pad(before, len(child.schema), after)
         case logical.Aggregate():
             return _aggregate(node, context)
-        case lower.SlidingAggregate(window=window, keys=keys, aggregates=calls):
-            specs = tuple(_spec(call, node.child.schema) for call in calls)
-            return SlidingAggregate(keys, specs, window.length, window.slide, context.dictionary)
+        case lower.SlidingAggregate():
+            return _sliding_aggregate(node, context)
         case logical.Distinct():
             return Bag("distinct", columns)
         case logical.SetOp(kind=SetKind.UNION, all=True):
@@ -147,14 +150,56 @@ def _index(expr: Expr) -> int:
 
 
 def _aggregate(node: logical.Aggregate, context: Context) -> Operator:
-    specs = tuple(_spec(call, node.child.schema) for call in node.aggregates)
     if node.child.insert_only:
         leaving = Leaving.NEVER
     elif lower.leaves_in_order(node.child, {_index(key) for key in node.keys}):
         leaving = Leaving.IN_ORDER
     else:
         leaving = Leaving.ANY
-    return Aggregate(len(node.keys), specs, context.dictionary, leaving)
+    keys = len(node.keys)
+    own = Aggregate(keys, _specs(node.aggregates, node.child.schema), context.dictionary, leaving)
+    users = [each for each in node.aggregates if each.user is not None]
+    return _with_users(keys, own, node.aggregates, [FromBag(_user_call(each, context)) for each in users])
+
+
+def _sliding_aggregate(node: lower.SlidingAggregate, context: Context) -> Operator:
+    length, slide = node.window.length, node.window.slide
+    specs = _specs(node.aggregates, node.child.schema)
+    own = SlidingAggregate(node.keys, specs, length, slide, context.dictionary)
+    users = [each for each in node.aggregates if each.user is not None]
+    parts = [FromPanes(_user_call(each, context), length, slide) for each in users]
+    return _with_users(node.keys, own, node.aggregates, parts)
+
+
+def _specs(calls: tuple[AggregateCall, ...], schema: Schema) -> tuple[AggregateSpec, ...]:
+    """CQL's own calls. Beside a user's there is COUNT(*) too, which tells the groups there are."""
+    own = [_spec(call, schema) for call in calls if call.user is None]
+    if len(own) < len(calls):
+        own.append(AggregateSpec("count", -1, False, ORDER_INTEGER, 0, "bigint", None))
+    return tuple(own)
+
+
+def _with_users(
+    keys: int,
+    own: Aggregate | SlidingAggregate,
+    calls: tuple[AggregateCall, ...],
+    parts: Sequence[FromBag | FromPanes],
+) -> Operator:
+    if not parts:
+        return own
+    order = []
+    users = 0
+    for place, call in enumerate(calls):
+        users += call.user is not None
+        order.append(place - users if call.user is None else -users)
+    return UserAggregate(keys, own, tuple(parts), tuple(order))
+
+
+def _user_call(call: AggregateCall, context: Context) -> UserCall:
+    assert call.user is not None
+    columns = tuple(_index(arg) for arg in call.args)
+    types = tuple(arg.type for arg in call.args)
+    return UserCall(call.user, columns, types, call.type, context.dictionary, context.failures)
 
 
 def _spec(call: AggregateCall, schema: Schema) -> AggregateSpec:

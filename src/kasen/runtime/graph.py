@@ -14,6 +14,7 @@ from kasen.operators.batch import TICK_BITS, Batch, Bound, empty
 from kasen.operators.delay import Delay
 from kasen.operators.panes import SlidingAggregate
 from kasen.operators.touches import Reports, Touches
+from kasen.operators.user_aggregate import UserAggregate
 from kasen.operators.window import Rows, Timed
 from kasen.plan.instantiate import Context, instantiate
 from kasen.plan.logical import Scan
@@ -164,7 +165,7 @@ class Graph:
     def last_instant(self) -> Bound | None:
         """The last instant at which what windows hold now will leave them."""
         self._save_loops()
-        holders = (Timed, Reports, SlidingAggregate)
+        holders = (Timed, Reports, SlidingAggregate, UserAggregate)
         found = [each.last_instant() for each in self._living() if isinstance(each, holders)]
         return max((each for each in found if each is not None), default=None)
 

@@ -6,6 +6,8 @@ aggregate that holds the window itself need not.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from kasen.cql.bound import Slide
 from kasen.cql.expr import Aggregate as AggregateCall
 from kasen.cql.expr import Column, Expr, conjunction, conjuncts
@@ -71,4 +73,4 @@ def _aggregate(node: Aggregate) -> Node:
 
 def _substituted(call: AggregateCall, columns: tuple[Expr, ...]) -> AggregateCall:
     args = tuple(substitute(arg, columns) for arg in call.args)
-    return AggregateCall(call.function, args, call.distinct, call.type, call.parameter)
+    return replace(call, args=args)

@@ -6,6 +6,8 @@ within an instant its tuples are ordered by their whole value.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from kasen.cql.bound import PartitionRows
 from kasen.cql.expr import Aggregate as AggregateCall
 from kasen.cql.expr import Column, Expr
@@ -147,4 +149,4 @@ def _aggregate(node: Aggregate) -> tuple[Node, Places]:
 
 def _remap_call(call: AggregateCall, places: Places) -> AggregateCall:
     args = tuple(remap(arg, places) for arg in call.args)
-    return AggregateCall(call.function, args, call.distinct, call.type, call.parameter)
+    return replace(call, args=args)

@@ -13,7 +13,8 @@ from kasen.cql.bound import Slide
 from kasen.cql.expr import Aggregate as AggregateCall
 from kasen.plan.logical import Node, PaneAggregate, WindowAggregate, WindowCombine, transform
 
-# Partials of these can be merged. DISTINCT and percentiles need the values themselves.
+# Partials of these can be merged, and of what users define. DISTINCT and percentiles need the values
+# themselves.
 _MERGEABLE = frozenset(
     {"count", "sum", "avg", "min", "max", "stddev_samp", "stddev_pop", "var_samp", "var_pop"}
 )
@@ -34,4 +35,4 @@ def _rewrite(node: Node) -> Node:
 
 
 def _mergeable(call: AggregateCall) -> bool:
-    return call.function in _MERGEABLE and not call.distinct
+    return call.user is not None or (call.function in _MERGEABLE and not call.distinct)
