@@ -73,6 +73,16 @@ def test_a_users_aggregate_is_right_at_every_instant(engine: str, tmp_path: Path
     assert found["wide"] == ["2,0,0,1,x", "5,0,0,1,y"]
 
 
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_users_aggregate_may_stand_in_a_loop(engine: str, tmp_path: Path) -> None:
+    loop = (
+        "ISTREAM(SELECT a FROM s [NOW] UNION ALL SELECT spread(a) - 1 AS a FROM c [RANGE 2] "
+        "HAVING spread(a) > 1)<1>"
+    )
+    found = answers({"c": loop}, "1,x,9,,\n1,x,2,,\n6,x,4,,\n9,,,,\n", engine, tmp_path)
+    assert found["c"] == ["2,0,0,1,2", "2,0,0,1,9", "3,0,0,1,6", "7,0,0,1,4"]
+
+
 WINDOWS = ("", "[RANGE 3]", "[ROWS 4]", "[NOW]", "[PARTITION BY k ROWS 2]", "[RANGE 6 SLIDE 2]")
 WINDOWS += ("[RANGE 5 SLIDE 3]", "[RANGE 2 SLIDE 3]", "[ROWS 3 SLIDE 2]")
 CALLS = ("SPREAD(a)", "WEIGHTED(d, a)", "TEXTS(k)", "ROUNDED(x)", "SUM(a)", "COUNT(DISTINCT k)", "MIN(d)")

@@ -82,6 +82,8 @@ def why_called(node: Node, dictionary: Dictionary | None = None) -> str | None:
                 return "a semi join with a condition"
             case logical.Streamify(kind=StreamKind.RSTREAM):
                 return "RSTREAM"
+            case logical.Aggregate(aggregates=calls) if any(call.user is not None for call in calls):
+                return "an aggregate in Python"
             case logical.SetOp(kind=SetKind()) | logical.WindowNode() | logical.InnerJoin():
                 return None
             case logical.Aggregate() | logical.Distinct() | logical.Streamify() | logical.Delay():
