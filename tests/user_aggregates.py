@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any
+from typing import Any, cast
 
 import kasen
+from kasen.aggregates import UserAggregate
 
 
 @kasen.aggregate(arguments=["BIGINT"], returns="BIGINT")
@@ -82,4 +83,6 @@ class rounded:
         return "one" if state[1] == 1 else state[0]
 
 
-ALL = (spread, weighted, Texts, rounded)
+# To mypy they are still the classes.
+ALL = cast("tuple[UserAggregate, ...]", (spread, weighted, Texts, rounded))
+SPREAD, WEIGHTED = ALL[:2]

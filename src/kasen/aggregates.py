@@ -86,4 +86,5 @@ def load_python(path: Path) -> tuple[UserAggregate, ...]:
             line = line.tb_next
         where = f"{path}:{line.tb_lineno}" if line is not None else str(path)
         raise QueryError(f"{where}: {type(error).__name__}: {error}") from error
-    return tuple(each for each in vars(module).values() if isinstance(each, UserAggregate))
+    found = (each for each in vars(module).values() if isinstance(each, UserAggregate))
+    return tuple(dict.fromkeys(found))

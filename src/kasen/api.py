@@ -221,7 +221,7 @@ class Pipeline:
 
     def aggregate(
         self,
-        name: str | UserAggregate,
+        name: str | UserAggregate | type,
         implementation: Callable[[], Any] | None = None,
         arguments: Sequence[str] = (),
         returns: str = "DOUBLE",
@@ -231,11 +231,14 @@ class Pipeline:
         `implementation` is a class with `init`, `add`, `merge` and `result` (see kasen.aggregates); or give
         what `@kasen.aggregate` made of it.
         """
-        one = name
-        if isinstance(one, str):
-            if implementation is None:
-                raise DataError(f"aggregate {one} needs the class that computes it")
-            one = UserAggregate.of(one, implementation, arguments, returns)
+        if isinstance(name, UserAggregate):
+            one = name
+        elif isinstance(name, type):
+            raise DataError(f"give {name.__name__} a name and types, or decorate it with @kasen.aggregate")
+        elif implementation is None:
+            raise DataError(f"aggregate {name} needs the class that computes it")
+        else:
+            one = UserAggregate.of(name, implementation, arguments, returns)
         by_name([*self._aggregates.values(), one])
         self._aggregates[one.name] = one
         return self
