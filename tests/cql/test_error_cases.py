@@ -23,6 +23,8 @@ from kasen.errors import QueryError
 from tests.cases_format import CASES, Case, load
 
 SOURCE = Path(kasen.cql.__file__).parent
+# No text alone can call a user's aggregate: tests/test_user_aggregates.py has these errors.
+ELSEWHERE = ("user_aggregates.py",)
 
 # Calls that make an error: their line is only reached for one.
 MAKERS = ("error", "error_at", "fail")
@@ -54,6 +56,8 @@ class Site:
 
 def sites(names: tuple[str, ...]) -> Iterator[Site]:
     for path in sorted(SOURCE.glob("*.py")):
+        if path.name in ELSEWHERE:
+            continue
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and _called(node) in names and _says_something(node):
                 yield Site(path.name, node.lineno, node.end_lineno or node.lineno, ast.unparse(node)[:100])
