@@ -103,43 +103,48 @@ def scan(out: Table, quick: bool) -> None:
 
 
 def sliding(out: Table, quick: bool, spark: bool) -> None:
-    """MAX and COUNT per key; all ranges over the same data, three times as long as the longest of them."""
-    ranges = (4, 60, 600) if quick else (4, 60, 3600)
-    span = 3 * ranges[-1]
+    """MAX and COUNT per key: dense data beside others, then the longest range beside the shortest.
+
+    Spans are three times the longest range, so that windows expire; for each range all get the same data.
+    """
     rows = 2_000_000 if quick else 20_000_000
-    table = events(rows, span * MINUTE)
-    connection = connect()
-    connection.register("s", table)
-    frame = pl.from_arrow(table)
-    assert isinstance(frame, pl.DataFrame)
-    rates = {}
-    for minutes in ranges:
-        query = (
-            "ISTREAM(SELECT k, MAX(v) AS top, COUNT(*) AS n "
-            f"FROM s [RANGE {minutes} MINUTES SLIDE 1 MINUTE] GROUP BY k)"
-        )
-        seconds = best(partial(run, query, table), 1)
-        rates[minutes] = rows / seconds
-        duck = best(partial(_duck_panes, connection, minutes), 1)
-        polars = best(partial(_polars_panes, frame, minutes), 1)
-        name, theirs = min(("DuckDB", duck), ("Polars", polars), key=lambda each: each[1])
-        ratio = theirs / seconds
-        what = f"MAX, COUNT by key: RANGE {minutes} SLIDE 1, {rows / 1e6:.0f} M rows"
-        is_judged = minutes == 60
-        target = "at least 1x the better" if is_judged else ""
-        met = ratio >= 1 if is_judged else None
-        peer = f"{name} {speed(rows, theirs)}"
-        out.add(Line(what, speed(rows, seconds), peer, f"{ratio:.2f}", target, met))
-    ratio = rates[ranges[-1]] / rates[4]
-    what = f"  rows/s at RANGE {ranges[-1]} / at RANGE 4"
-    out.add(Line(what, f"{ratio:.2f}", "", f"{ratio:.2f}", "at least 0.8", ratio >= 0.8))
+    longest = 600 if quick else 3600
+    dense = events(rows, 3 * 60 * MINUTE)
+    rates = {minutes: _against_batch(out, dense, minutes, judged=minutes == 60) for minutes in (4, 60)}
     if spark:
-        few = table.slice(0, 500_000)
-        theirs = _spark_rate(few)
+        theirs = _spark_rate(dense.slice(0, 500_000))
         ratio = rates[60] / theirs
         peer = f"Spark window() {theirs / 1e6:.3f} M rows/s"
         ours = f"{rates[60] / 1e6:.2f} M rows/s"
         out.add(Line("  the same at RANGE 60", ours, peer, f"{ratio:.0f}", "at least 100x", ratio >= 100))
+    sparse = events(rows, 3 * longest * MINUTE)
+    rates = {minutes: _against_batch(out, sparse, minutes, judged=False) for minutes in (4, longest)}
+    ratio = rates[longest] / rates[4]
+    what = f"  rows/s at RANGE {longest} / at RANGE 4"
+    out.add(Line(what, f"{ratio:.2f}", "", f"{ratio:.2f}", "at least 0.8", ratio >= 0.8))
+
+
+def _against_batch(out: Table, table: pa.Table, minutes: int, *, judged: bool) -> float:
+    """Measures one range beside the better of the others; our rows a second."""
+    connection = connect()
+    connection.register("s", table)
+    frame = pl.from_arrow(table)
+    assert isinstance(frame, pl.DataFrame)
+    query = (
+        "ISTREAM(SELECT k, MAX(v) AS top, COUNT(*) AS n "
+        f"FROM s [RANGE {minutes} MINUTES SLIDE 1 MINUTE] GROUP BY k)"
+    )
+    seconds = best(partial(run, query, table), 2)
+    duck = best(partial(_duck_panes, connection, minutes), 2)
+    polars = best(partial(_polars_panes, frame, minutes), 2)
+    name, theirs = min(("DuckDB", duck), ("Polars", polars), key=lambda each: each[1])
+    ratio = theirs / seconds
+    span = (table.column("ts")[-1].value - table.column("ts")[0].value) // MINUTE + 1
+    what = f"MAX, COUNT by key: RANGE {minutes} SLIDE 1, {len(table) / 1e6:.0f} M rows in {span} minutes"
+    target, met = ("at least 1x the better", ratio >= 1) if judged else ("", None)
+    peer = f"{name} {speed(len(table), theirs)}"
+    out.add(Line(what, speed(len(table), seconds), peer, f"{ratio:.2f}", target, met))
+    return len(table) / seconds
 
 
 def _duck_panes(connection: duckdb.DuckDBPyConnection, minutes: int) -> pa.Table:
@@ -204,7 +209,7 @@ def latency(out: Table, quick: bool) -> None:
     rows = 10_000 if quick else 100_000
     for what, times in (
         ("one tuple, columns to columns", _columns_latency(rows)),
-        ("one tuple, Pipeline.push of a dict to Arrow", _push_latency(rows)),
+        ("one tuple, Pipeline.push of a dict to Python's values", _push_latency(rows)),
     ):
         warm = np.array(times[len(times) // 5 :]) * 1e6
         median, late = float(np.median(warm)), float(np.percentile(warm, 99))
@@ -236,13 +241,15 @@ def _columns_latency(rows: int) -> list[float]:
 
 def _push_latency(rows: int) -> list[float]:
     pipeline = kasen.Pipeline().execute(f"{STREAM} REGISTER QUERY q AS {LATENCY};")
-    pipeline.query("q").foreach_batch(lambda _, __: None)
+    answers = pipeline.query("q")
     times = []
     for ts, key, value in _tuples(rows):
         begin = time.perf_counter()
         pipeline.push("s", [{"ts": ts, "k": key, "v": value}])
         pipeline.advance("s", ts + 1)
+        changes = answers.changes()
         times.append(time.perf_counter() - begin)
+        assert changes or value >= 900_000
     return times
 
 

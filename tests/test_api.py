@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
+from decimal import Decimal
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -188,3 +190,49 @@ def test_errors_name_what_is_there() -> None:
 
 def test_explain_is_that_of_the_command_line() -> None:
     assert "query best: relation" in kasen.Pipeline(engine="local").execute(BIDS + BEST).explain()
+
+
+def test_changes_are_pythons_values() -> None:
+    p = kasen.Pipeline().execute(
+        "REGISTER STREAM s (ts TIMESTAMP, t VARCHAR, x DOUBLE, f BOOLEAN, d DECIMAL(5, 2), n BIGINT)"
+        " TIMESTAMP BY ts FROM 'memory'; REGISTER QUERY q AS SELECT t, x, f, d, n FROM s [RANGE 1 SECOND];"
+    )
+    p.push("s", [{"ts": 1_000_000, "t": "河", "x": 1.5, "f": True, "d": None, "n": 3}])
+    assert p.query("q").changes() == []
+    p.push("s", [{"ts": "1970-01-01 00:00:09", "t": None, "x": None, "f": None, "d": "1.25", "n": None}])
+    p.advance("s", 9_000_001)
+    first = datetime(1970, 1, 1, 0, 0, 1)
+    row = ("河", 1.5, True, None, 3)
+    assert p.query("q").changes() == [
+        (first, 0, 0, 1, row),
+        (datetime(1970, 1, 1, 0, 0, 2, 1), 0, 0, -1, row),
+        (datetime(1970, 1, 1, 0, 0, 9), 0, 0, 1, (None, None, None, Decimal("1.25"), None)),
+    ]
+    assert p.query("q").changes() == []
+
+
+def test_a_large_table_is_taken_in_pieces_and_its_memory_is_not_changed() -> None:
+    rows_ = 200_000
+    times = [each // 1000 for each in range(rows_)]
+    table = pa.table({"ts": pa.array(times, pa.int64()), "v": pa.array(range(rows_), pa.int64())})
+    before = table.to_pydict()
+    p = kasen.Pipeline().execute(
+        "REGISTER STREAM s (ts BIGINT, v BIGINT) TIMESTAMP BY ts FROM 'memory';"
+        "REGISTER QUERY q AS SELECT COUNT(v) AS n, SUM(v) AS total, MAX(v) AS top FROM s WHERE v % 2 = 0;"
+    )
+    p.push("s", table).drain()
+    last = p.query("q").changes()[-1]
+    assert (last.ts, last.values) == (199, (100_000, sum(range(0, rows_, 2)), 199_998))
+    assert table.to_pydict() == before
+
+
+def test_numpy_memory_may_be_used_again_after_a_push() -> None:
+    ts, v = np.array([1, 2, 3]), np.array([10, 20, 30])
+    p = kasen.Pipeline().execute(
+        "REGISTER STREAM s (ts BIGINT, v BIGINT) TIMESTAMP BY ts FROM 'memory';"
+        "REGISTER QUERY q AS SELECT SUM(v) AS total FROM s [UNBOUNDED];"
+    )
+    p.push("s", {"ts": ts, "v": v})
+    v[:] = 99
+    p.drain()
+    assert p.query("q").changes()[-1].values == (60,)

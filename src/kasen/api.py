@@ -20,24 +20,24 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
 import pyarrow as pa
 
 from kasen.aggregates import UserAggregate
 from kasen.connect.chunk import DeadLetter
 from kasen.connect.decode import decode, output_schema
-from kasen.connect.encode import encode
-from kasen.connect.memory import chunk_of
-from kasen.connect.registry import layout_of, open_source
+from kasen.connect.plain import Change, Plain
+from kasen.connect.registry import open_source
 from kasen.connect.sniff import sniffer
 from kasen.cql.bind import bind_text
 from kasen.cql.bound import App, Input, RegisteredQuery
 from kasen.cql.literals import parse_timestamp
 from kasen.cql.user_aggregates import by_name
 from kasen.errors import DataError
+from kasen.operators.batch import Batch
+from kasen.operators.dictionary import Dictionary
 from kasen.plan.explain import explain
 from kasen.plan.physical import plan_app
-from kasen.runtime.feed import Rows
+from kasen.runtime.inlet import Inlet
 from kasen.runtime.local import LocalRun, Options
 from kasen.runtime.pipeline import Answer
 from kasen.runtime.pipeline import Pipeline as Running
@@ -60,7 +60,9 @@ class Query:
         self._registered = registered
         self._schema = output_schema(registered.schema, time_type)
         self._owner = owner
-        self._tables: deque[pa.Table] = deque()
+        self._time = time_type
+        self._batches: deque[Batch] = deque()
+        self._plain: Plain | None = None
         self._waiting = 0
         self._discards = False
         self._reader: int | None = None
@@ -78,17 +80,33 @@ class Query:
 
     def to_arrow(self) -> pa.Table:
         """All changes that have not been handed out yet, as one table."""
-        tables: list[pa.Table] = [self._schema.empty_table()]
+        tables = [self._table(batch) for batch in self._take_all()]
+        return pa.concat_tables([self._schema.empty_table(), *tables])
+
+    def changes(self) -> list[Change]:
+        """All changes that have not been handed out yet, as Python's values: the quickest way for a few."""
+        batches = self._take_all()
+        if not batches:
+            return []
+        if self._plain is None:
+            self._plain = Plain(self._registered.schema, self._time, self._owner._texts)
+        return [change for batch in batches for change in self._plain.changes(batch)]
+
+    def _take_all(self) -> list[Batch]:
+        batches: list[Batch] = []
         self._reader = threading.get_ident()
         while True:
             with self._arrived:
-                if not self._tables:
-                    return pa.concat_tables(tables)
-                tables += self._tables
-                self._tables.clear()
+                if not self._batches:
+                    return batches
+                batches += self._batches
+                self._batches.clear()
                 self._waiting = 0
                 self._arrived.notify_all()
             self._owner._make_room()
+
+    def _table(self, batch: Batch) -> pa.Table:
+        return decode(batch, self._registered.schema, self._owner._texts, self._time)
 
     def __iter__(self) -> Iterator[pa.Table]:
         """The changes epoch by epoch.
@@ -99,15 +117,15 @@ class Query:
         while True:
             with self._arrived:
                 self._reader = threading.get_ident()
-                while not self._tables and self._owner.running:
+                while not self._batches and self._owner.running:
                     self._arrived.wait(0.1)
-                if not self._tables:
+                if not self._batches:
                     return
-                table = self._tables.popleft()
-                self._waiting -= len(table)
+                batch = self._batches.popleft()
+                self._waiting -= len(batch)
                 self._arrived.notify_all()
             self._owner._make_room()
-            yield table
+            yield self._table(batch)
 
     def foreach_batch(self, function: ForeachBatch) -> Query:
         """From now on calls `function(epoch, changes)` instead of keeping changes."""
@@ -118,7 +136,7 @@ class Query:
         """From now on keeps nothing: for a query that only others read, or that has a sink of its own."""
         self._discards = True
         with self._arrived:
-            self._tables.clear()
+            self._batches.clear()
             self._waiting = 0
         self._owner._make_room()
         return self
@@ -144,13 +162,16 @@ class Query:
             while self._waiting >= most and not self._owner._stopped:
                 self._arrived.wait(0.1)
 
-    def _deliver(self, epoch: int, table: pa.Table) -> None:
-        for function in self._callbacks:
-            function(epoch, table)
+    def _deliver(self, epoch: int, batch: Batch) -> None:
+        if self._callbacks:
+            table = self._table(batch)
+            for function in self._callbacks:
+                function(epoch, table)
         if self._keeps:
             with self._arrived:
-                self._tables.append(table)
-                self._waiting += len(table)
+                # Made Arrow or Python's values when asked for; it must not keep what it was chosen from.
+                self._batches.append(Batch(batch.ts, batch.sub, batch.diff, batch.data))
+                self._waiting += len(batch)
                 self._arrived.notify_all()
 
 
@@ -195,8 +216,9 @@ class Pipeline:
         self._error: Exception | None = None
         self._drained = False
         self._queries: dict[str, Query] = {}
-        self._pushed: dict[str, int] = {}
+        self._inlets: dict[str, Inlet] = {}
         self._clock = clock
+        self._may_idle: list[Input] = []
         self._heard: dict[str, float] = {}
         self._epoch = 0
         self._most = OUTPUT_ROWS
@@ -296,37 +318,24 @@ class Pipeline:
 
         An instant is answered when every stream's frontier is past it: push later rows, or `advance`.
         """
-        one = self._input(stream)
-        if one.connector.format != "memory":
-            raise DataError(
-                f"{one.name} is read from {one.connector.format}; register it FROM 'memory' to push it"
-            )
-        running = self._open()
-        layout = layout_of(one.connector, one.name, one.schema, one.timestamp, one.is_relation)
-        before = self._pushed.get(one.name, 0)
-        chunk = chunk_of(layout, rows, before)
-        self._pushed[one.name] = before + len(chunk) + len(chunk.dead)
-        data = encode(chunk, running.dictionary)
-        if one.timestamp is not None:
-            ts = data[one.timestamp]
-        else:
-            # Arrival time: stamped once, here, at the edge. A static table has none.
-            ts = np.full(len(chunk), 0 if one.is_relation else self._now(), np.int64)
-        positions = np.arange(before, before + len(chunk), dtype=np.int64)
+        inlet = self._inlets.get(stream) or self._inlet(stream)
+        self._open()
         assert self._pushing is not None
-        self._heard[one.name] = self._clock()
-        self._skip_idle()
-        rows = Rows(ts, chunk.diff, data, positions)
-        self._pushing.push(Pushed(one.name, rows, chunk.dead, chunk, before))
+        if self._may_idle:
+            self._heard[inlet.name] = self._clock()
+            self._skip_idle()
+        for piece in inlet.pieces(rows):
+            self._pushing.push(Pushed(inlet.name, piece.rows, piece.dead, piece.chunk, piece.offset))
         return self
 
     def advance(self, stream: str, ts: Time) -> Pipeline:
         """Punctuation: no row of this stream with a time below `ts` will come any more."""
-        one = self._input(stream)
+        inlet = self._inlets.get(stream)
+        name = inlet.name if inlet is not None else self._input(stream).name
         self._open()
         assert self._pushing is not None
         self._skip_idle()
-        self._pushing.advance(one.name, self._time(ts))
+        self._pushing.advance(name, ts if type(ts) is int else self._time(ts))
         return self
 
     def poll(self) -> Pipeline:
@@ -341,25 +350,44 @@ class Pipeline:
         return self
 
     def _skip_idle(self) -> None:
+        if not self._may_idle:
+            return
         assert self._pushing is not None
         now = self._clock()
-        for one in self.app.inputs:
+        for one in self._may_idle:
             silent = now - self._heard.setdefault(one.name, now)
             if one.idle is not None and silent * 1e6 >= one.idle:
                 self._pushing.skip(one.name)
 
     def _room(self) -> tuple[str, int]:
         """The query whose reader is furthest behind, and how many more changes fit there."""
-        keeping = [query for query in self._queries.values() if query._keeps]
-        if not keeping:
-            return "", OUTPUT_ROWS
-        behind = max(keeping, key=lambda query: query._waiting)
-        return behind.name, self._most - behind._waiting
+        behind: Query | None = None
+        for query in self._queries.values():  # this is asked several times a push
+            if query._keeps and (behind is None or query._waiting > behind._waiting):
+                behind = query
+        return ("", OUTPUT_ROWS) if behind is None else (behind.name, self._most - behind._waiting)
 
     def _make_room(self) -> None:
         """A reader has taken something: matching may go on."""
         if self._pushing is not None and not self._drained:
             self._pushing.poll()
+
+    def _inlet(self, stream: str) -> Inlet:
+        """The way in to a stream; kept under the name by which the program calls it."""
+        one = self._input(stream)
+        if one.connector.format != "memory":
+            raise DataError(
+                f"{one.name} is read from {one.connector.format}; register it FROM 'memory' to push it"
+            )
+        found = Inlet(one, self._open().dictionary, self._now)
+        same = next((each for each in self._inlets.values() if each.name == found.name), found)
+        self._inlets[stream] = same
+        return same
+
+    @property
+    def _texts(self) -> Dictionary:
+        assert self._running is not None, "answers come from a pipeline that runs"
+        return self._running.dictionary
 
     def _now(self) -> int:
         return time.time_ns() // 1000
@@ -405,6 +433,7 @@ class Pipeline:
                 self._replay,
             )
             self._running = self._pushing.pipeline
+            self._may_idle = [one for one in self.app.inputs if one.idle is not None]
             self._load_tables()
         return self._running
 
@@ -488,8 +517,7 @@ class Pipeline:
         for registered in self.app.queries:
             batch = answer.changes.get(registered.name)
             if batch is not None and len(batch):
-                table = decode(batch, registered.schema, self._running.dictionary, self.app.time)
                 query = self._queries[registered.name.lower()]
                 if threading.current_thread() is self._thread:
                     query._wait_for_room(self._most)
-                query._deliver(self._epoch, table)
+                query._deliver(self._epoch, batch)

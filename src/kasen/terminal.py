@@ -22,6 +22,7 @@ from kasen.types import TIMESTAMP, Type
 _ROWS = 8
 _REFRESH = 4
 _EPOCH = datetime(1970, 1, 1)
+_LONGEST = timedelta.max // timedelta(microseconds=1)
 
 
 class Screen:
@@ -89,6 +90,10 @@ class Screen:
             table.add_row(*row, style="red" if row[1] == "-" else None)
         return table
 
+    def _behind(self) -> str:
+        lag = self._progress.lag
+        return f", answers {show_length(lag, self._app.time)} behind" if lag else ""
+
     def _line(self) -> Text:
         done = self._progress
         rate = done.rows / done.seconds if done.seconds > 0 else 0.0
@@ -96,6 +101,8 @@ class Screen:
         parts += [f"{sum(done.results.values()):,} changes"]
         if done.frontier is not None and abs(done.frontier) < 2**62:
             parts.append(f"complete up to {show_time(done.frontier, self._app.time)}")
+        if done.waiting:
+            parts.append(f"{done.waiting:,} rows wait{self._behind()}")
         if done.dead:
             parts.append(f"{done.dead:,} rows refused")
         if done.had_ended:
@@ -103,6 +110,11 @@ class Screen:
         return Text(
             " · ".join(parts) + (" · done" if done.done else ""), style="green" if done.done else "cyan"
         )
+
+
+def show_length(length: int, time_type: Type) -> str:
+    """A length of time as people read it."""
+    return f"{length:,}" if time_type != TIMESTAMP else str(timedelta(microseconds=min(length, _LONGEST)))
 
 
 def show_time(ts: int, time_type: Type) -> str:

@@ -16,6 +16,7 @@ from kasen.cli import load
 from kasen.errors import DataError
 from kasen.plan.physical import plan_app
 from kasen.runtime.local import LocalRun, Options
+from kasen.runtime.outputs import Progress
 
 APP = """
 REGISTER STREAM s (k INTEGER, v DOUBLE, name VARCHAR) TIMESTAMP BY ts SLACK 3
@@ -168,3 +169,21 @@ def test_a_run_that_is_killed_and_resumed_leaves_the_same_files(tmp_path: Path) 
 @pytest.mark.parametrize("seed", range(10))
 def test_a_run_that_is_killed_many_times_leaves_the_same_files(tmp_path: Path, seed: int) -> None:
     killed_runs(tmp_path, 60_000, 5, seed)
+
+
+def test_progress_tells_how_many_rows_wait_and_how_far_answers_are_behind(tmp_path: Path) -> None:
+    (tmp_path / "s.csv").write_text("ts,k\n" + "".join(f"{ts},1\n" for ts in range(100)))
+    (tmp_path / "app.cql").write_text(
+        "REGISTER STREAM s (k BIGINT) TIMESTAMP BY ts SLACK 10 FROM 'csv' OPTIONS (path 's.csv');"
+        "REGISTER QUERY q AS SELECT COUNT(*) AS n FROM s [RANGE 5];"
+    )
+    seen: list[tuple[int, int, int | None]] = []
+    options = Options(tmp_path, tmp_path / "out", batch=20)
+
+    def note(progress: Progress) -> None:
+        seen.append((progress.waiting, progress.lag, progress.frontier))
+
+    LocalRun(plan_app(load(tmp_path / "app.cql")), options, note).run()
+    # 40 rows are read before 20 of them are complete: those with times below 39 - 10.
+    assert seen[0] == (11, 10, 29)
+    assert seen[-1][:2] == (0, 0)

@@ -15,6 +15,7 @@ from kasen.connect.draft import Draft
 from kasen.connect.layout import Found, Layout, find_columns
 from kasen.connect.row_text import row_text
 from kasen.errors import DataError
+from kasen.operators.batch import I64, ones
 
 #: A sequence of rows (each a mapping by column name), a mapping of columns, or anything that Arrow can take
 #: for a table: a Table, a RecordBatch, a data frame.
@@ -30,6 +31,13 @@ def chunk_of(layout: Layout, rows: Rows, before: int = 0) -> Chunk:
     # Arrow's memory never changes; that of a data frame or of numpy may.
     lend = isinstance(rows, pa.RecordBatch | pa.Table)
     return _from_arrow(layout, _as_batch(layout, rows), before, lend)
+
+
+def chunk_of_numbers(layout: Layout, rows: Sequence[Any], numbers: I64, before: int) -> Chunk:
+    """Rows that have been read already, VARCHARs as codes."""
+    count = len(rows)
+    lines, end = _lines(before, count), _position(before + count)
+    return Chunk(layout.name, numbers, {}, lines, ones(count), [], end, lambda row: row_text(rows[row]))
 
 
 def _from_rows(layout: Layout, rows: Sequence[Mapping[str, object]], before: int) -> Chunk:

@@ -37,6 +37,19 @@ def leaving(ts: Any, sub: Any, shape: Any) -> Any:
     return (_plus(ts, shape[LENGTH]) // shape[SLIDE] + 1) * shape[SLIDE], 0
 
 
+@compiled(f"UniTuple(int64, 2)({M}, int64, int64, int64, {V})", inline=False)
+def due(instants: Any, start: Any, entered: Any, end: Any, shape: Any) -> Any:
+    """The next instant at which a tuple of the queue enters or leaves; the queue is as in `moved`."""
+    ts, sub = _GREATEST, _GREATEST
+    if entered < end:
+        ts, sub = entering(instants[0, entered], instants[1, entered], shape)
+    if start < entered:
+        out_ts, out_sub = leaving(instants[0, start], instants[1, start], shape)
+        if out_ts < ts or (out_ts == ts and out_sub < sub):
+            ts, sub = out_ts, out_sub
+    return ts, sub
+
+
 @compiled(f"UniTuple(int64, 2)({M}, int64, int64, int64, {V}, int64, int64)", inline=False)
 def moved(instants: Any, start: Any, entered: Any, end: Any, shape: Any, upto_ts: Any, upto_sub: Any) -> Any:
     """Up to where the queue's tuples have left, and have entered, before the frontier.

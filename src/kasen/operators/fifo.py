@@ -10,6 +10,7 @@ import numpy as np
 
 from kasen.operators.base import State
 from kasen.operators.batch import I64, Batch
+from kasen.operators.lazy import Lazy
 
 _LEAST = 64
 
@@ -36,8 +37,11 @@ class Fifo:
         end = self._end + count
         self.instants[0, self._end : end] = batch.ts
         self.instants[1, self._end : end] = batch.sub
-        for index, row in enumerate(self.data[:, self._end : end], -len(self.data)):
-            row[:] = batch.column(index)
+        if isinstance(batch, Lazy):
+            for index, row in enumerate(self.data[:, self._end : end], -len(self.data)):
+                batch.fill(index, row)
+        else:
+            self.data[:, self._end : end] = batch.data
         self._end = end
 
     def _make_room(self, count: int) -> None:

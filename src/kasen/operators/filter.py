@@ -22,8 +22,9 @@ class Filter(Stateless):
         del upto
         batch = inputs[0]
         keep = self._condition(batch)
-        kept = int(np.count_nonzero(keep))
-        if kept == len(batch):
+        size = len(batch)
+        kept = int(np.count_nonzero(keep)) if size != 1 else keep.item(0)
+        if kept == size:
             return batch
         if kept == 0:
             if self._nothing is None:

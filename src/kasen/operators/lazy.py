@@ -79,6 +79,10 @@ class Lazy(Batch):
             self._columns[index] = found
         return found
 
+    def fill(self, index: int, out: I64) -> None:
+        """Writes a column into other memory."""
+        self._fill(self._stored(index), out)
+
     def has_nulls(self) -> bool:
         words = (part.columns[-1] for part in self._parts)
         return any(not are_zeros(each) and np.count_nonzero(each) > 0 for each in words)
@@ -108,7 +112,7 @@ class Lazy(Batch):
         words = self.column(-1) if self.has_nulls() else None
         for to, index in enumerate(wanted):
             if index >= 0:
-                self._fill(self._stored(index), data[to])
+                self.fill(index, data[to])
                 if words is not None:
                     data[-1] |= (words >> index & 1) << to
         return Batch(self.ts, self.sub, self.diff, data)
@@ -117,7 +121,7 @@ class Lazy(Batch):
         width = len(self._parts[0].columns)
         data = np.empty((width, self._size), np.int64)
         for index in range(width - 1):
-            self._fill(self._stored(index), data[index])
+            self.fill(index, data[index])
         data[-1] = self.column(-1)
         return data
 

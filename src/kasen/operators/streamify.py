@@ -8,9 +8,11 @@ import numpy as np
 
 from kasen.kernels.columns import all_units, signed
 from kasen.operators.base import State, Stateless
-from kasen.operators.batch import BEGIN, I64, Batch, Bound, concat, empty
+from kasen.operators.batch import BEGIN, I64, Batch, Bound, concat, empty, ones
 from kasen.operators.net import net
 from kasen.operators.value_order import ValueOrder
+
+_FEW = 4
 
 
 def units(batch: Batch) -> Batch:
@@ -37,6 +39,8 @@ class Inserted(Stateless):
             return batch
         if not self._netted:
             batch = net(batch)
+        if len(batch) <= _FEW and (only := self._only(batch)) is not None:
+            return only
         rows = np.empty(len(batch), np.int64)
         rows = rows[: signed(batch.diff, self._sign, rows)]
         if len(rows) > 1:
@@ -47,6 +51,15 @@ class Inserted(Stateless):
         if self._sign < 0:
             taken.diff = -taken.diff
         return units(taken)
+
+    def _only(self, batch: Batch) -> Batch | None:
+        """The answer if a few changes have just one of the sign, which is then not looked for by kernels."""
+        diffs = batch.diff.tolist()
+        if diffs.count(self._sign) != 1 or any(diff * self._sign > 1 for diff in diffs):
+            return None
+        at = diffs.index(self._sign)
+        data = batch.data[:, at : at + 1].copy()
+        return Batch(batch.ts[at : at + 1], batch.sub[at : at + 1], ones(1), data)
 
 
 class Whole:

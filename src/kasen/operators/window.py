@@ -75,13 +75,8 @@ class Timed:
         held = self._held
         if not len(held):
             return None
-        found = []
-        if self._entered:
-            found.append(self._leaving(0))
-        if self._entered < len(held):
-            at = self._entered
-            found.append(Bound(*kernel.entering(int(held.ts[at]), int(held.sub[at]), self._shape)))
-        return min(found)
+        start, end = held.span
+        return Bound(*kernel.due(held.instants, start, start + self._entered, end, self._shape))
 
     def last_instant(self) -> Bound | None:
         """When the newest tuple held leaves."""

@@ -82,14 +82,17 @@ class Feed:
         if not len(rows):
             return rows
         before = self._greatest
-        late, ascending, self._greatest = check_times(rows.ts, before, self._slack, self._advanced)
+        if len(rows) == 1 and before <= (only := rows.ts.item(0)) >= self._advanced:
+            late, ascending, self._greatest = 0, 1, only
+        else:
+            late, ascending, self._greatest = check_times(rows.ts, before, self._slack, self._advanced)
         refused = self._nothing
         if late:
             is_late = self._late(rows.ts, before)
             rows, refused = rows.take(~is_late), rows.take(is_late)
             if not len(rows):
                 return refused
-        follows = not self._held or int(rows.ts[0]) >= int(self._held[-1].ts[-1])
+        follows = not self._held or rows.ts.item(0) >= self._held[-1].ts.item(-1)
         self._ordered = self._ordered and bool(ascending) and follows
         self._held.append(rows)
         return refused
@@ -130,6 +133,11 @@ class Feed:
         """The least time of the rows held, or the greatest possible one."""
         firsts = (part.ts[0] if self._ordered else part.ts.min() for part in self._held)
         return min(map(int, firsts), default=_ALWAYS)
+
+    @property
+    def waiting(self) -> int:
+        """How many rows are held."""
+        return sum(map(len, self._held))
 
     def waiting_below(self, ts: int) -> int:
         """How many held rows lie below a time."""
@@ -188,9 +196,9 @@ class Feed:
 def _below(rows: Rows, ts: int) -> int:
     """How many rows, in order of time, lie below a time."""
     times = rows.ts
-    if times[-1] < ts:
+    if times.item(-1) < ts:
         return len(times)
-    return 0 if times[0] >= ts else int(times.searchsorted(ts, "left"))
+    return 0 if times.item(0) >= ts else int(times.searchsorted(ts, "left"))
 
 
 def _copy(rows: Rows) -> Rows:

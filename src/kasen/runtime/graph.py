@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from kasen.errors import ResourceError
-from kasen.operators.base import Operator, State, Stateless
+from kasen.operators.base import Operator, State
 from kasen.operators.batch import TICK_BITS, Batch, Bound, empty
 from kasen.operators.delay import Delay
 from kasen.operators.panes import SlidingAggregate
@@ -36,9 +36,9 @@ class Graph:
         ]
         self._nothing = [empty(width) for width in self._widths]
         self._scans = plan.scans
-        #: The stages of a single step outside loops: what it reads, and whether it needs input to answer.
-        self._alone: dict[tuple[int, ...], tuple[int, tuple[int, ...], bool]] = {
-            (step,): (step, plan.steps[step].inputs, isinstance(operator, Stateless))
+        #: The stages of a single step outside loops, and what each reads.
+        self._alone: dict[tuple[int, ...], tuple[int, tuple[int, ...]]] = {
+            (step,): (step, plan.steps[step].inputs)
             for step, operator in enumerate(self._operators)
             if operator is not None and step not in plan.steps[step].inputs
         }
@@ -63,6 +63,15 @@ class Graph:
                     operator.begin(at)
             self._load_loops()
 
+    def stirs_before(self, upto: Bound) -> bool:
+        """Whether anything may happen before `upto` if nothing comes in. Of loops, only they know."""
+        if self._loops:
+            return True
+        for operator in self._operators:
+            if operator is not None and (due := operator.next_instant()) is not None and due < upto:
+                return True
+        return False
+
     def run(self, sources: Mapping[str, Batch], upto: Bound) -> dict[str, Batch]:
         """The changes of every query's answer at the instants from the last frontier up to `upto`."""
         out = self._nothing.copy()
@@ -85,11 +94,15 @@ class Graph:
         return {name: out[step] for name, step in self._plan.outputs}
 
     def _run_step(self, stage: tuple[int, ...], out: list[Batch], upto: Bound) -> None:
-        step, inputs, stateless = self._alone[stage]
-        if stateless and len(inputs) == 1 and not len(out[inputs[0]]):
-            return
+        step, inputs = self._alone[stage]
+        operator = self._operators[step]
+        assert operator is not None
         batches = [out[source] for source in inputs]
-        out[step] = self._operators[step].process(batches, upto)  # type: ignore[union-attr]
+        if not any(map(len, batches)):
+            due = operator.next_instant()
+            if due is None or due >= upto:
+                return
+        out[step] = operator.process(batches, upto)
 
     # ------------------------------------------------------------ loops that do not end
 

@@ -26,13 +26,19 @@ MOST_TIME = 2**62
 
 @dataclass(slots=True)
 class Progress:
-    """What a run has done so far; told after every epoch."""
+    """What a run has done so far; told after every epoch.
+
+    All instants below `frontier` are answered. `waiting` rows have been read and wait for it to move on; it
+    is `lag` behind the latest of them, in the app's unit of time.
+    """
 
     rows: int = 0
     dead: int = 0
     epochs: int = 0
     results: dict[str, int] = field(default_factory=dict)
     frontier: int | None = None
+    waiting: int = 0
+    lag: int = 0
     seconds: float = 0.0
     done: bool = False
     had_ended: bool = (
@@ -57,7 +63,7 @@ class Outputs:
         base: Path,
         out: Path | None,
         notes: dict[str, Any],
-        on_progress: OnProgress,
+        on_progress: OnProgress | None,
         on_answer: OnAnswer,
     ) -> None:
         self._plan = plan
@@ -107,7 +113,8 @@ class Outputs:
 
         A row's position minus `offset` is its row in the chunk.
         """
-        self.bury(dead)
+        if dead:
+            self.bury(dead)
         self.progress.rows += len(rows)
         if not all_within(rows.ts, MOST_TIME):
             beyond = (rows.ts >= MOST_TIME) | (rows.ts <= -MOST_TIME)
@@ -116,8 +123,9 @@ class Outputs:
                 self.bury([chunk.refuse(position - offset, reason)])
             rows = rows.take(~beyond)
         late = self._pipeline.add(name, rows)
-        for position, ts in zip(late.position.tolist(), late.ts.tolist(), strict=True):
-            self.bury([chunk.refuse(position - offset, f"late: {ts} is below what SLACK allows")])
+        if len(late):
+            for position, ts in zip(late.position.tolist(), late.ts.tolist(), strict=True):
+                self.bury([chunk.refuse(position - offset, f"late: {ts} is below what SLACK allows")])
         if name not in self._relations:
             return
         for position in rows.position[rows.diff < 0].tolist():
@@ -148,10 +156,14 @@ class Outputs:
             for position in applied.tolist():
                 del self._deletions[name][position]
         self._on_answer(answer)
-        self.progress.frontier = self._pipeline.frontier
         self.tell()
 
     def tell(self) -> None:
+        if self._on_progress is None:
+            return
+        self.progress.frontier = self._pipeline.frontier
+        self.progress.waiting = self._pipeline.waiting
+        self.progress.lag = self._pipeline.lag
         self.progress.seconds = time.monotonic() - self._started
         self._on_progress(self.progress)
 

@@ -103,7 +103,12 @@ class Pipeline:
     @property
     def frontier(self) -> int:
         """Every row with a time below this is known, on all inputs."""
-        return min((feed.frontier for feed in self._feeds.values()), default=2**63 - 1)
+        least = 2**63 - 1
+        for feed in self._feeds.values():  # this is asked at every push
+            frontier = feed.frontier
+            if frontier < least:
+                least = frontier
+        return least
 
     @property
     def stopped(self) -> list[ResourceError]:
@@ -127,6 +132,22 @@ class Pipeline:
         """The input that holds the others back, if any is still to be read."""
         open_ = [(feed.frontier, name) for name, feed in self._feeds.items() if not feed.ended]
         return min(open_)[1] if open_ else None
+
+    @property
+    def waiting(self) -> int:
+        """How many rows have been read and not run."""
+        return sum(feed.waiting for feed in self._feeds.values())
+
+    @property
+    def lag(self) -> int:
+        """How far answers are behind what was read: from the time below which all is known to the greatest.
+
+        SLACK makes it, and streams that are behind others."""
+        if self.ended:
+            return 0
+        greatest = max((feed.greatest for feed in self._feeds.values()), default=-(2**63))
+        frontier = self.frontier
+        return max(0, greatest - frontier) if frontier > -(2**63) else 0
 
     def ready(self) -> int:
         """How many rows could run now."""
@@ -178,6 +199,8 @@ class Pipeline:
             self._graph.begin(begin)
             sources |= {name: _at(rows, begin) for name, rows in self._tables.items()}
         self._upto = upto
+        if not sources and not self._graph.stirs_before(upto):
+            return answer
         answer.changes = self._netted(self._graph.run(sources, upto))
         return answer
 

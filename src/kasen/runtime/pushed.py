@@ -50,7 +50,7 @@ class PushedRun:
     ) -> None:
         """A push under BLOCK waits at most `patience` seconds without any progress of the readers."""
         self.pipeline = Pipeline(plan)
-        self.outputs = Outputs(plan, self.pipeline, base, None, {}, lambda _: None, on_answer)
+        self.outputs = Outputs(plan, self.pipeline, base, None, {}, None, on_answer)
         app = plan.app
         self._log = ShedLog(shed_log) if shed_log is not None else None
         self.gate = Gate(
