@@ -20,11 +20,14 @@ if TYPE_CHECKING:
 Engine = Callable[[App, Path], Result]
 
 
-def local(batch: int, *, restart: bool = False) -> Engine:
-    """The local engine with epochs of at least `batch` tuples; with `restart`, every epoch on a new run."""
+def local(batch: int, *, restart: bool = False, joins: str = "") -> Engine:
+    """The local engine with epochs of at least `batch` tuples; with `restart`, every epoch on a new run.
+
+    `joins` is the method of all joins.
+    """
 
     def run(app: App, folder: Path) -> Result:
-        plan = plan_app(app)
+        plan = plan_app(app, joins)
         collected = Collected(plan)
         options = Options(folder, batch=batch)
         engine = LocalRun(plan, options, on_answer=collected.add)
@@ -87,4 +90,5 @@ ENGINES: dict[str, Engine] = {
     "local-all": local(1 << 16),
     "local-1-restarted": local(1, restart=True),
     "local-7-restarted": local(7, restart=True),
+    "local-mjoin": local(7, restart=True, joins="MJOIN"),
 }

@@ -9,6 +9,7 @@ from kasen.cql import bound
 from kasen.cql.bound import SetKind, StreamKind
 from kasen.cql.expr import Aggregate as AggregateCall
 from kasen.cql.expr import Column, Expr
+from kasen.operators import mjoin, rings
 from kasen.operators import window as windows
 from kasen.operators.aggregate import Aggregate, AggregateSpec, Leaving
 from kasen.operators.bag import Bag
@@ -19,6 +20,7 @@ from kasen.operators.dictionary import Dictionary
 from kasen.operators.failures import Failures
 from kasen.operators.filter import Filter
 from kasen.operators.join import HashJoin
+from kasen.operators.mjoin import MJoin, Seen
 from kasen.operators.pad import Pad
 from kasen.operators.panes import SlidingAggregate
 from kasen.operators.partition_window import PartitionRows
@@ -34,6 +36,7 @@ from kasen.operators.value_order import ValueOrder
 from kasen.plan import logical, lower
 from kasen.plan.compile_expr import compile_condition, compile_items
 from kasen.plan.logical import Node, SemiKind
+from kasen.plan.lower_joins import Deletions, MultiJoin, nothing_cancels
 from kasen.types import Kind, Schema
 
 
@@ -62,6 +65,8 @@ def instantiate(node: Node, context: Context) -> Operator:
             return _touches(window)
         case logical.InnerJoin():
             return _join(node, context)
+        case MultiJoin():
+            return _multi_join(node, context)
         case logical.SemiJoin():
             return _semi(node, context)
         case lower.Pad(child=child, before=before, after=after):
@@ -128,6 +133,30 @@ def _join(node: logical.InnerJoin, context: Context) -> Operator:
         tuple(b for _, b in pairs),
         residual,
     )
+
+
+_MODES = {Deletions.ALL: mjoin.ALL, Deletions.MIXED: mjoin.MIXED, Deletions.NONE: mjoin.NETTED}
+
+
+def _multi_join(node: MultiJoin, context: Context) -> Operator:
+    inputs = [_seen(child, window) for child, window in zip(node.inputs, node.windows, strict=True)]
+    classes = [dict(each) for each in node.classes]
+    residuals = [compile_condition(each, context.dictionary, context.failures) for each in node.residuals]
+    return MJoin(inputs, classes, node.columns, residuals, _MODES[node.deletions])
+
+
+def _seen(child: Node, window: bound.Window | None) -> Seen:
+    columns = len(child.schema)
+    match window:
+        case None:
+            return Seen(columns, rings.BAG)
+        case bound.Rows(count):
+            return Seen(columns, rings.ROWS, count)
+        case bound.Range(length):
+            return Seen(columns, rings.RANGE, length)
+        case bound.Now():
+            return Seen(columns, rings.NOW)
+    return Seen(columns, rings.UNBOUNDED)
 
 
 def _semi(node: logical.SemiJoin, context: Context) -> Operator:
@@ -224,7 +253,7 @@ def _streamify(node: logical.Streamify, context: Context) -> Operator:
     columns = len(node.schema)
     if node.kind is not StreamKind.RSTREAM:
         sign = 1 if node.kind is StreamKind.ISTREAM else -1
-        netted = not node.needs_deletions or lower.is_net(node.child)
+        netted = not node.needs_deletions or lower.is_net(node.child) or nothing_cancels(node.child)
         return Inserted(order, sign, netted=netted)
     if node.every is not None:
         return Every(columns, order, node.every)

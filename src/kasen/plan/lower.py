@@ -1,20 +1,22 @@
-"""From rewritten plans to plans that operators can run: keys are plain columns, joins have two inputs.
+"""From rewritten plans to plans that operators can run: keys are plain columns, joins have their method.
 
 The rewrites say what is worth doing; this says how it is done with the operators there are. Every
-computed key becomes a projected column, an N-way join a chain of two-way joins, an outer join an inner
-join beside the padded rows that found no partner.
+computed key becomes a projected column, an N-way join one operator or a chain of two-way joins (see
+lower_joins), an outer join an inner join beside the padded rows that found no partner.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 
-from kasen.cql.bound import JoinKind, PartitionRows, SetKind, Slide
+from kasen.cql.bound import JoinKind, PartitionRows, SetKind, Slide, StreamKind
 from kasen.cql.expr import Aggregate as AggregateCall
 from kasen.cql.expr import Call, Column, Expr, conjunction, conjuncts
 from kasen.plan import logical
-from kasen.plan.exprs import columns_used, remap, shift, substitute
+from kasen.plan.exprs import remap, shift, substitute
 from kasen.plan.logical import Node, SemiKind, Unary
+from kasen.plan.lower_joins import chain, key, lower_join, restore, with_columns, without_deletions
 from kasen.types import BOOLEAN, Field, Schema
 
 
@@ -39,12 +41,12 @@ class SlidingAggregate(Unary):
         return False
 
 
-def lower(plan: Node) -> Node:
-    """The plan with every node in the form that `instantiate` knows."""
-    return logical.transform(plan, _lower)
+def lower(plan: Node, joins: str = "") -> Node:
+    """The plan with every node in the form that `instantiate` knows. `joins` overrules the hints."""
+    return logical.transform(plan, partial(_lower, joins))
 
 
-def _lower(node: Node) -> Node:
+def _lower(joins: str, node: Node) -> Node:
     match node:
         case logical.Project() if _is_identity(node):
             return node.child
@@ -54,12 +56,10 @@ def _lower(node: Node) -> Node:
             return _sliding_aggregate(node, panes)
         case logical.Aggregate():
             return _aggregate(node.schema, node.child, node.keys, node.aggregates)
-        case logical.WindowJoin():
-            windows = zip(node.inputs, node.windows, strict=True)
-            inputs = tuple(logical.WindowNode(child.schema, child, window) for child, window in windows)
-            return _inner(logical.InnerJoin(node.schema, inputs, node.classes, node.residual))
-        case logical.InnerJoin():
-            return _inner(node)
+        case logical.WindowJoin() | logical.InnerJoin():
+            return lower_join(node, joins)
+        case logical.Streamify(kind=StreamKind.ISTREAM, child=child):
+            return replace(node, child=without_deletions(child))
         case logical.OuterJoin():
             return _outer(node)
         case logical.SemiJoin():
@@ -163,90 +163,12 @@ def _plain(index: int, like: Expr) -> Column:
 # ---------------------------------------------------------------- joins
 
 
-def _with_columns(node: Node, extra: list[Expr]) -> tuple[Node, list[int]]:
-    """The node with computed expressions as further columns, and where each expression is."""
-    places: list[int] = []
-    added: list[Expr] = []
-    for each in extra:
-        if isinstance(each, Column):
-            places.append(each.index)
-        else:
-            places.append(len(node.schema) + len(added))
-            added.append(each)
-    if not added:
-        return node, places
-    items = (*(Column(f.type, 0, i, f.name) for i, f in enumerate(node.schema)), *added)
-    names = (*node.schema.fields, *(Field(f"k{i}", each.type) for i, each in enumerate(added)))
-    return logical.Project(Schema(names), node, items), places
-
-
-def _inner(node: logical.InnerJoin) -> Node:
-    """A chain of two-way joins: each next input is one that shares a key with those before, if any does."""
-    keyed: list[Node] = []
-    key_places: list[dict[int, int]] = []
-    for position, child in enumerate(node.inputs):
-        wanted = {c: key for c, each in enumerate(node.classes) for at, key in each if at == position}
-        wide, spots = _with_columns(child, list(wanted.values()))
-        keyed.append(wide)
-        key_places.append(dict(zip(wanted, spots, strict=True)))
-    order = _join_order(len(node.inputs), [{at for at, _ in each} for each in node.classes])
-    # places: where each original column is in the joined row so far; keys: where each class's key is.
-    starts = _starts(node.inputs)
-    joined = keyed[order[0]]
-    places = {starts[order[0]] + i: i for i in range(len(node.inputs[order[0]].schema))}
-    keys = dict(key_places[order[0]])
-    residual = list(conjuncts(node.residual))
-    for position in order[1:]:
-        right = keyed[position]
-        width = len(joined.schema)
-        shared = [c for c in key_places[position] if c in keys]
-        pairs = tuple(((0, _key(joined, keys[c])), (1, _key(right, key_places[position][c]))) for c in shared)
-        places |= {starts[position] + i: width + i for i in range(len(node.inputs[position].schema))}
-        keys |= {c: width + place for c, place in key_places[position].items() if c not in keys}
-        ready = [part for part in residual if columns_used(part) <= set(places)]
-        residual = [part for part in residual if part not in ready]
-        condition = conjunction(tuple(remap(part, places) for part in ready))
-        schema = Schema((*joined.schema.fields, *right.schema.fields))
-        joined = logical.InnerJoin(schema, (joined, right), pairs, condition)
-    return _restore(joined, node.schema, places)
-
-
-def _join_order(count: int, classes: list[set[int]]) -> list[int]:
-    order = [0]
-    while len(order) < count:
-        rest = [i for i in range(count) if i not in order]
-        linked = [i for i in rest if any(i in each and each & set(order) for each in classes)]
-        order.append((linked or rest)[0])
-    return order
-
-
-def _starts(inputs: tuple[Node, ...]) -> list[int]:
-    starts, width = [], 0
-    for child in inputs:
-        starts.append(width)
-        width += len(child.schema)
-    return starts
-
-
-def _key(node: Node, index: int) -> Column:
-    field = node.schema[index]
-    return Column(field.type, 0, index, field.name)
-
-
-def _restore(node: Node, schema: Schema, places: dict[int, int]) -> Node:
-    """The columns of `schema` in their order; nothing if they already are."""
-    if len(node.schema) == len(schema) and all(places[index] == index for index in range(len(schema))):
-        return node
-    items = tuple(Column(field.type, 0, places[index], field.name) for index, field in enumerate(schema))
-    return logical.Project(schema, node, items)
-
-
 def _outer(node: logical.OuterJoin) -> Node:
     """Inner pairs, beside the rows of the outer sides that found none, padded with NULLs."""
     left_width, right_width = len(node.left.schema), len(node.right.schema)
     classes = tuple(((0, left), (1, right)) for left, right in node.keys)
     parts: list[Node] = [
-        _inner(logical.InnerJoin(node.schema, (node.left, node.right), classes, node.residual))
+        chain(logical.InnerJoin(node.schema, (node.left, node.right), classes, node.residual))
     ]
     if node.kind in (JoinKind.LEFT, JoinKind.FULL):
         lonely = _semi(_anti(node.left, node.right, node.keys, node.residual))
@@ -281,16 +203,16 @@ def _semi(node: logical.SemiJoin) -> Node:
             return _not_in(node)
         return _semi(_null_aware(node))
     width = len(node.left.schema)
-    left, left_places = _with_columns(node.left, [key for key, _ in node.keys])
-    right, right_places = _with_columns(node.right, [key for _, key in node.keys])
-    keys = tuple((_key(left, a), _key(right, b)) for a, b in zip(left_places, right_places, strict=True))
+    left, left_places = with_columns(node.left, [key for key, _ in node.keys])
+    right, right_places = with_columns(node.right, [key for _, key in node.keys])
+    keys = tuple((key(left, a), key(right, b)) for a, b in zip(left_places, right_places, strict=True))
     residual = node.residual
     if residual is not None and len(left.schema) > width:
         places = {i: i for i in range(width)}
         places |= {width + i: len(left.schema) + i for i in range(len(node.right.schema))}
         residual = remap(residual, places)
     semi = logical.SemiJoin(left.schema, left, right, node.kind, keys, residual)
-    return _restore(semi, node.schema, {i: i for i in range(width)})
+    return restore(semi, node.schema, {i: i for i in range(width)})
 
 
 def _not_in(node: logical.SemiJoin) -> Node:

@@ -129,9 +129,12 @@ class Plan:
         return tuple(order)
 
 
-def plan_app(app: App) -> Plan:
-    """The control path: bound app, logical plans, rewrites, lowering, one shared graph."""
-    return share(app, {name: lower(rewrite(node)) for name, node in build(app).items()})
+def plan_app(app: App, joins: str = "") -> Plan:
+    """The control path: bound app, logical plans, rewrites, lowering, one shared graph.
+
+    `joins` is a method for all joins, whatever their hints say.
+    """
+    return share(app, {name: lower(rewrite(node), joins) for name, node in build(app).items()})
 
 
 def share(app: App, plans: dict[str, Node]) -> Plan:

@@ -12,6 +12,7 @@ from kasen.errors import ResourceError
 from kasen.operators.base import Operator, State
 from kasen.operators.batch import TICK_BITS, Batch, Bound, empty
 from kasen.operators.delay import Delay
+from kasen.operators.mjoin import MJoin
 from kasen.operators.panes import SlidingAggregate
 from kasen.operators.touches import Reports, Touches
 from kasen.operators.user_aggregate import UserAggregate
@@ -178,7 +179,7 @@ class Graph:
     def last_instant(self) -> Bound | None:
         """The last instant at which what windows hold now will leave them."""
         self._save_loops()
-        holders = (Timed, Reports, SlidingAggregate, UserAggregate)
+        holders = (Timed, Reports, SlidingAggregate, UserAggregate, MJoin)
         found = [each.last_instant() for each in self._living() if isinstance(each, holders)]
         return max((each for each in found if each is not None), default=None)
 
