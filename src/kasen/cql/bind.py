@@ -26,7 +26,7 @@ from kasen.cql.settings import check_setting
 from kasen.cql.statements import parse, render
 from kasen.cql.text import Text
 from kasen.cql.user_aggregates import by_name
-from kasen.cql.warnings import no_effect_yet, unbounded_state
+from kasen.cql.warnings import no_effect_yet, unbounded_state, unknown_hints
 from kasen.errors import InternalError, QueryError
 from kasen.types import TIMESTAMP, Type
 
@@ -86,7 +86,7 @@ class AppBinder:
         if uncut:
             queries = self._cut_or_refuse(queries, uncut, settings, warnings)
         for query in queries:
-            warnings += unbounded_state(query)
+            warnings += unbounded_state(query) + unknown_hints(query)
         loops = tuple(find_loops(queries, cut=True))
         inputs = tuple(self._inputs.values())
         return App(inputs, queries, tuple(settings.items()), self.time, loops, tuple(warnings))

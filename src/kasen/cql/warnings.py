@@ -22,6 +22,31 @@ from kasen.cql.expr import Exists, InQuery, ScalarQuery, conjuncts, walk
 _REMEMBERING = ("percentile_cont", "percentile_disc")
 
 
+# What a hint may say about the joins of a block; blanks do for underscores.
+JOIN_HINTS = ("JOIN_TREE", "MJOIN")
+
+
+def unknown_hints(query: RegisteredQuery) -> list[str]:
+    """Hints that nobody knows have no effect."""
+    known = ", ".join(JOIN_HINTS)
+    return [f"{query.name}: no hint {hint}; hints are {known}" for hint in dict.fromkeys(_hints(query.query))]
+
+
+def _hints(query: Query) -> Iterator[str]:
+    match query:
+        case Streamify(query=inner):
+            yield from _hints(inner)
+        case SetOperation(left=left, right=right):
+            yield from _hints(left)
+            yield from _hints(right)
+        case Select():
+            if query.hint and query.hint.replace(" ", "_") not in JOIN_HINTS:
+                yield query.hint
+            for source in query.sources:
+                if not isinstance(source.input, str):
+                    yield from _hints(source.input)
+
+
 def no_effect_yet(one: Input) -> list[str]:
     """Clauses that are understood and not acted upon."""
     return [f"{one.name}: RETAIN has no effect yet"] if one.retain is not None else []

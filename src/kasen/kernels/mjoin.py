@@ -60,6 +60,7 @@ from kasen.kernels.rings import (
     WORDS_AT,
     ZERO,
     place,
+    time_place,
 )  # fmt: skip
 
 # What the kernel says when it returns; then the caller makes room and calls again.
@@ -73,8 +74,8 @@ TARGET, X, HASHED, BOUND_KEYS, CHECKS, SOURCES = range(6)
 ALL, MIXED, NETTED = range(3)
 
 # `state`: where the kernel stands. The instant, its phase, the input that is looked at, the depth.
-PHASE, INPUT, DEPTH, TS, SUB, LEAVERS, WRITTEN, CANCELS, MODE, DIFF, HASHES, JUNK = range(12)
-STATE = 12
+PHASE, INPUT, DEPTH, TS, SUB, LEAVERS, WRITTEN, CANCELS, MODE, DIFF, HASHES, LEAVER, JUNK = range(13)
+STATE = 13
 SEEK, LEAVE, ENTER = range(3)
 
 _GREATEST = 2**63 - 1
@@ -97,7 +98,7 @@ def expiry(arena: Any, cfg: Any, i: Any) -> Any:
         return _GREATEST, _GREATEST
     if kind == NOW:
         return cfg[i, NOW_TS], cfg[i, NOW_SUB] + 1
-    ts = arena[place(cfg, i, cfg[i, START])]
+    ts = arena[time_place(cfg, i, cfg[i, START])]
     return (_GREATEST if ts >= _GREATEST - cfg[i, LENGTH] else ts + cfg[i, LENGTH] + 1), 0
 
 
@@ -207,7 +208,7 @@ def settle(
     checks = SOURCES + 2 * keys
     while number >= start:
         row = place(cfg, j, number)
-        if arena[row] == DEAD:
+        if cfg[j, KIND] == BAG and arena[time_place(cfg, j, number)] == DEAD:
             number = arena[row + index[x, LINK]]
             arena[link] = number
             continue
@@ -345,7 +346,7 @@ def find_twin(arena: Any, cfg: Any, index: Any, i: Any, inbox: Any, at: Any) -> 
     number = arena[link]
     while number >= cfg[i, START]:
         row = place(cfg, i, number)
-        if arena[row] == DEAD:
+        if arena[time_place(cfg, i, number)] == DEAD:
             number = arena[row + index[x, LINK]]
             arena[link] = number
             continue
@@ -361,7 +362,7 @@ def find_twin(arena: Any, cfg: Any, index: Any, i: Any, inbox: Any, at: Any) -> 
 
 @compiled(f"void({V}, {M}, int64)")
 def skip_dead(arena: Any, cfg: Any, i: Any) -> None:
-    while cfg[i, START] < cfg[i, NEXT] and arena[place(cfg, i, cfg[i, START])] == DEAD:
+    while cfg[i, START] < cfg[i, NEXT] and arena[time_place(cfg, i, cfg[i, START])] == DEAD:
         cfg[i, START] += 1
 
 
@@ -371,7 +372,7 @@ def enter(arena: Any, cfg: Any, i: Any, inbox: Any, at: Any) -> Any:
     if cfg[i, NEXT] - cfg[i, ZERO] == cfg[i, CAPACITY]:
         cfg[i, ZERO] = cfg[i, NEXT]
     row = place(cfg, i, cfg[i, NEXT])
-    arena[row] = inbox[at + IN_TS]
+    arena[time_place(cfg, i, cfg[i, NEXT])] = inbox[at + IN_TS]
     to, words = row + cfg[i, WORDS_AT], at + IN_HASH + cfg[i, INDEXES]
     for word in range(cfg[i, WORDS]):
         arena[to + word] = inbox[words + word]
@@ -415,23 +416,24 @@ def next_leaver(arena: Any, cfg: Any, index: Any, bound: Any, inbox: Any, state:
                 at = cfg[i, INBOX] + cfg[i, STAYING] * cfg[i, IN_STRIDE]
                 null = inbox[at + IN_HASH + cfg[i, INDEXES] + cfg[i, WORDS] - 1] & cfg[i, KEY_NULLS]
                 if inbox[at + IN_DIFF] < 0 and not null:
-                    bound[i] = place(cfg, i, find_twin(arena, cfg, index, i, inbox, cfg[i, STAYING]))
+                    state[LEAVER] = find_twin(arena, cfg, index, i, inbox, cfg[i, STAYING])
+                    bound[i] = place(cfg, i, state[LEAVER])
                     if state[LEAVERS]:
                         state[HASHES] = at + IN_HASH
                         return True
-                    arena[bound[i]] = DEAD
+                    arena[time_place(cfg, i, state[LEAVER])] = DEAD
                 cfg[i, STAYING] += 1
             skip_dead(arena, cfg, i)
         state[INPUT] += 1
     return False
 
 
-@compiled(f"void({V}, {M}, {V}, {V})")
-def leave(arena: Any, cfg: Any, bound: Any, state: Any) -> None:
+@compiled(f"void({V}, {M}, {V})")
+def leave(arena: Any, cfg: Any, state: Any) -> None:
     """The row that has just met the other windows is gone from its own."""
     i = state[INPUT]
     if cfg[i, KIND] == BAG:
-        arena[bound[i]] = DEAD
+        arena[time_place(cfg, i, state[LEAVER])] = DEAD
         cfg[i, STAYING] += 1
     else:
         cfg[i, START] += 1
@@ -498,6 +500,6 @@ def join(
         if not done:
             return OUTPUT_FULL
         if state[PHASE] == LEAVE:
-            leave(arena, cfg, bound, state)
+            leave(arena, cfg, state)
         else:
             settle_in(arena, cfg, index, inbox, state, state[HASHES] - IN_HASH)

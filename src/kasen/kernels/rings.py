@@ -6,12 +6,12 @@ where, and what each window is, say two tables:
 `cfg` [inputs, FIELDS]: for each input its kind of window, where its ring and its inbox lie, and its marks.
 `index` [indexes, KEY + keys]: for each index of an input where its heads lie, and the key's places in a row.
 
-A row of a ring is its ts, a link for each index, and the row's words; rows are numbered from 0 in the
-order in which they enter, and row o lies at `place(o)`. An index is a hash table of chains: the head of a bucket is
-the newest row's number, a link the next older row's. As numbers descend along a chain, it ends at the
-first number below START: what has left the window needs no unlinking, and a ring in its steady state
-writes only the rows that enter. Rows that leave out of turn (BAG) are marked DEAD and unlinked by
-whoever comes by next.
+A row of a ring is a link for each index, then the row's words. Its time lies apart, as only those who let
+rows go read it. Rows are numbered from 0 in the order in which they enter. An index is a hash table of
+chains: the head of a bucket is the newest row's number, a link the next older row's. As numbers descend
+along a chain, it ends at the first number below START: what has left the window needs no unlinking, and a
+ring in its steady state writes only the rows that enter. Rows that leave out of turn (BAG) have DEAD as
+their time, and are unlinked by whoever comes by next.
 
 A row of the inbox, where the arrivals of a call wait, is ts, sub, diff, a hash for each index, the words.
 """
@@ -31,13 +31,13 @@ ROWS, RANGE, NOW, UNBOUNDED, BAG = range(5)
 
 # The fields of `cfg`. Set once: what the window is, and the shape of its rows.
 KIND, LENGTH, STRIDE, WORDS_AT, WORDS, FIRST_INDEX, INDEXES, KEY_NULLS, IN_STRIDE = range(9)
-# Moved when the arena grows: where the ring and the inbox lie, the ring's room, the number at its place 0.
-RING, CAPACITY, ZERO, INBOX = range(9, 13)
+# Moved when the arena grows: where ring, times and inbox lie, the ring's room, the number at its place 0.
+RING, TIMES, CAPACITY, ZERO, INBOX = range(9, 14)
 # Marks: the oldest row in the window, the number of the next to enter; the next and the last arrival.
-START, NEXT, AT, COUNT = range(13, 17)
+START, NEXT, AT, COUNT = range(14, 18)
 # Of the instant that runs: arrivals and leavers end here, the first arrival that stays; the rows' instant.
-ARRIVED, LEAVE_TO, STAYING, NOW_TS, NOW_SUB, AHEAD = range(17, 23)
-FIELDS = 23
+ARRIVED, LEAVE_TO, STAYING, NOW_TS, NOW_SUB, AHEAD = range(18, 24)
+FIELDS = 24
 
 # The fields of `index`; the places of the key's words in a row follow.
 HEADS, MASK, LINK, KEYS, KEY = range(5)
@@ -56,6 +56,15 @@ def place(cfg: Any, i: Any, number: Any) -> Any:
     if at < 0:
         at += cfg[i, CAPACITY]
     return cfg[i, RING] + at * cfg[i, STRIDE]
+
+
+@compiled(f"int64({M}, int64, int64)")
+def time_place(cfg: Any, i: Any, number: Any) -> Any:
+    """Where the time of row `number` lies."""
+    at = number - cfg[i, ZERO]
+    if at < 0:
+        at += cfg[i, CAPACITY]
+    return cfg[i, TIMES] + at
 
 
 @compiled(f"int64({V}, {M}, int64, int64)")
@@ -81,25 +90,26 @@ def living(arena: Any, cfg: Any, i: Any) -> Any:
     """How many rows of input i are in its window (BAG: dead ones are not)."""
     count = 0
     for number in range(cfg[i, START], cfg[i, NEXT]):
-        count += arena[place(cfg, i, number)] != DEAD
+        count += arena[time_place(cfg, i, number)] != DEAD
     return count
 
 
-@compiled(f"void({V}, {M}, {M}, int64, {V}, int64, int64)", inline=False)
-def move(arena: Any, cfg: Any, index: Any, i: Any, target: Any, ring: Any, capacity: Any) -> None:
+@compiled(f"void({V}, {M}, {M}, int64, {V}, int64, int64, int64)", inline=False)
+def move(arena: Any, cfg: Any, index: Any, i: Any, target: Any, ring: Any, times: Any, capacity: Any) -> None:
     """Moves input i's living rows to a ring in another arena, numbered from 0, and indexes them there.
 
     The caller has set index's HEADS and MASK to those of the new arena, and filled the heads with NONE.
     """
     kept = 0
     for number in range(cfg[i, START], cfg[i, NEXT]):
-        row = place(cfg, i, number)
-        if arena[row] != DEAD:
-            to = ring + kept * cfg[i, STRIDE]
+        ts = arena[time_place(cfg, i, number)]
+        if ts != DEAD:
+            row, to = place(cfg, i, number), ring + kept * cfg[i, STRIDE]
             for word in range(cfg[i, STRIDE]):
                 target[to + word] = arena[row + word]
+            target[times + kept] = ts
             kept += 1
-    cfg[i, RING], cfg[i, CAPACITY], cfg[i, ZERO] = ring, capacity, 0
+    cfg[i, RING], cfg[i, TIMES], cfg[i, CAPACITY], cfg[i, ZERO] = ring, times, capacity, 0
     cfg[i, START], cfg[i, NEXT] = 0, kept
     nulls = cfg[i, WORDS_AT] + cfg[i, WORDS] - 1
     for number in range(kept):

@@ -53,7 +53,7 @@ def _connected(inputs: int, shared: Sequence[dict[int, tuple[int, ...]]]) -> boo
 
 
 def order(keys: Keys, start: int, matches: Sequence[float]) -> list[int]:
-    """The others for a row of input `start`: first those that share a key, of these the fewest matches first."""
+    """Where a row of input `start` goes: first to those that share a key; of these, fewest matches first."""
     bound, left = [start], [i for i in range(len(keys.own)) if i != start]
     while left:
         linked = [i for i in left if any(keys.shared[g][i] and _meets(keys, g, bound) for g in keys.own[i])]

@@ -15,6 +15,8 @@ from kasen.operators.batch import I64, Batch, Bound
 ROWS, RANGE, NOW, UNBOUNDED, BAG = kernel.ROWS, kernel.RANGE, kernel.NOW, kernel.UNBOUNDED, kernel.BAG
 
 _LEAST = 64
+# Words of a cache line: rings begin at one, so that short rows do not lie across two.
+_LINE = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,7 @@ class Rings:
     def _describe(self) -> None:
         slot = 0
         for i, side in enumerate(self.sides):
-            words_at = 1 + len(side.indexes)
+            words_at = len(side.indexes)
             words = side.columns + 1
             nulls = sum(1 << column for column in {c for key in side.keys for c in key})
             fields = (
@@ -68,31 +70,34 @@ class Rings:
             self.cfg[i, : kernel.IN_STRIDE] = fields
             self.cfg[i, kernel.IN_STRIDE] = kernel.IN_HASH + len(side.indexes) + words
             for own, key in enumerate(side.indexes):
-                self.index[slot, kernel.LINK] = 1 + own
+                self.index[slot, kernel.LINK] = own
                 self.index[slot, kernel.KEYS] = len(key)
                 self.index[slot, kernel.KEY : kernel.KEY + len(key)] = [words_at + column for column in key]
                 slot += 1
 
     def _lay_out(self, capacities: Sequence[int]) -> None:
         """A new arena with room for so many rows of each input; the living rows move into it."""
-        buckets = [_power_above(capacity) for capacity in capacities]
+        buckets = [2 * _power_above(capacity) for capacity in capacities]
         size = 0
         heads: list[tuple[int, int]] = []
         for side, count in zip(self.sides, buckets, strict=True):
             for _ in side.indexes:
                 heads.append((size, count))
                 size += count
-        rows = []
+        rows, times = [], []
         for i, capacity in enumerate(capacities):
+            size += -size % _LINE
             rows.append(size)
             size += capacity * int(self.cfg[i, kernel.STRIDE])
-        arena = np.empty(size, np.int64)
+            times.append(size)
+            size += capacity
+        arena = _aligned(size)
         for slot, (at, count) in enumerate(heads):
             arena[at : at + count] = kernel.NONE
             self.index[slot, kernel.HEADS] = at
             self.index[slot, kernel.MASK] = count - 1
         for i, capacity in enumerate(capacities):
-            kernel.move(self.arena, self.cfg, self.index, i, arena, rows[i], capacity)
+            kernel.move(self.arena, self.cfg, self.index, i, arena, rows[i], times[i], capacity)
         self.arena = arena
 
     def grow(self, i: int) -> None:
@@ -130,7 +135,7 @@ class Rings:
     def since(self) -> Bound | None:
         """The ts of the oldest row in any of the windows."""
         oldest = [
-            int(self.arena[kernel.place(self.cfg, i, int(each[kernel.START]))])
+            int(self.arena[kernel.time_place(self.cfg, i, int(each[kernel.START]))])
             for i, each in enumerate(self.cfg)
             if each[kernel.START] < each[kernel.NEXT]
         ]
@@ -143,9 +148,10 @@ class Rings:
         at = numbers - cfg[kernel.ZERO]
         at = np.where(at < 0, at + cfg[kernel.CAPACITY], at)
         ring = self.arena[cfg[kernel.RING] : cfg[kernel.RING] + cfg[kernel.CAPACITY] * cfg[kernel.STRIDE]]
-        found = ring.reshape(-1, cfg[kernel.STRIDE])[at]
-        found = found[found[:, 0] != kernel.DEAD]
-        return np.concatenate([found[:, :1], found[:, cfg[kernel.WORDS_AT] :]], axis=1)
+        rows = ring.reshape(-1, cfg[kernel.STRIDE])[at, cfg[kernel.WORDS_AT] :]
+        times = self.arena[cfg[kernel.TIMES] + at]
+        living: I64 = np.column_stack([times, rows])[times != kernel.DEAD]
+        return living
 
     def snapshot(self) -> State:
         state: State = {f"rows{i}": self.rows(i) for i in range(len(self.sides))}
@@ -160,7 +166,7 @@ class Rings:
             cfg = self.cfg[i]
             size = len(rows) * cfg[kernel.STRIDE]
             ring = self.arena[cfg[kernel.RING] : cfg[kernel.RING] + size].reshape(-1, cfg[kernel.STRIDE])
-            ring[:, 0] = rows[:, 0]
+            self.arena[cfg[kernel.TIMES] : cfg[kernel.TIMES] + len(rows)] = rows[:, 0]
             ring[:, cfg[kernel.WORDS_AT] :] = rows[:, 1:]
             cfg[kernel.START], cfg[kernel.NEXT] = 0, len(rows)
         # Once more, to index what has just been put there.
@@ -169,3 +175,10 @@ class Rings:
 
 def _power_above(count: int) -> int:
     return 1 << (count - 1).bit_length()
+
+
+def _aligned(size: int) -> I64:
+    """An array that begins at a cache line."""
+    room = np.empty(size + _LINE, np.int64)
+    skip = (-room.ctypes.data // 8) % _LINE
+    return room[skip : skip + size]

@@ -24,6 +24,7 @@ from kasen.plan import logical
 from kasen.plan.build import build
 from kasen.plan.exprs import rebuild, show, show_aggregate
 from kasen.plan.logical import Node
+from kasen.plan.lower_joins import MJOIN, method
 from kasen.plan.partition import sharding
 from kasen.plan.rewrite import rewrite
 from kasen.types import BIGINT, TIMESTAMP, Pressure, Type
@@ -132,6 +133,8 @@ class _Printer:
         notes = [f"shared #{self.shared[node]}"] if node in self.shared else []
         if not isinstance(node, _STATELESS):
             notes += [f"shard: {sharding(node)}", f"state: {state(node, self.time)}"]
+        if isinstance(node, logical.InnerJoin | logical.WindowJoin):
+            notes += _how(node)
         if isinstance(node, logical.Streamify) and not node.needs_deletions:
             notes.append("no deletions")
         if isinstance(node, logical.Streamify) and node.leaves:
@@ -232,7 +235,16 @@ def _join(node: logical.InnerJoin | logical.WindowJoin, time: Type) -> str:
     if isinstance(node, logical.WindowJoin):
         windows = zip(node.windows, node.inputs, strict=True)
         text += " over " + " ".join(show_window(window, time, child) for window, child in windows)
-    return text + (f" hint {node.hint}" if node.hint else "")
+    return text
+
+
+def _how(node: logical.InnerJoin | logical.WindowJoin) -> list[str]:
+    """By which method a join is run, and what it leaves out."""
+    name = method(node)
+    notes = [f"by {name.replace('_', ' ').lower()}"]
+    if name == MJOIN and isinstance(node, logical.WindowJoin) and node.deletions is not logical.Deletions.ALL:
+        notes.append(f"deletions: {node.deletions.value}")
+    return notes
 
 
 def _apart(node: logical.SemiJoin) -> tuple[tuple[tuple[Expr, Expr], ...], Expr | None]:

@@ -35,8 +35,8 @@ from kasen.operators.user_parts import FromBag, FromPanes
 from kasen.operators.value_order import ValueOrder
 from kasen.plan import logical, lower
 from kasen.plan.compile_expr import compile_condition, compile_items
-from kasen.plan.logical import Node, SemiKind
-from kasen.plan.lower_joins import Deletions, MultiJoin, nothing_cancels
+from kasen.plan.logical import Deletions, Node, SemiKind
+from kasen.plan.lower_joins import MultiJoin, nothing_cancels
 from kasen.types import Kind, Schema
 
 

@@ -178,6 +178,14 @@ class InnerJoin(Node):
         return all(child.insert_only for child in self.inputs)
 
 
+class Deletions(Enum):
+    """Which combinations that leave a join its reader needs to see."""
+
+    ALL = "all"
+    MIXED = "where some enter, too"
+    NONE = "none"
+
+
 @dataclass(frozen=True, slots=True)
 class WindowJoin(Node):
     """An inner join with the windows of its inputs: one step from streams to pairs.
@@ -190,6 +198,7 @@ class WindowJoin(Node):
     classes: tuple[tuple[tuple[int, Expr], ...], ...]
     residual: Expr | None
     hint: str = ""
+    deletions: Deletions = Deletions.ALL
 
     @property
     def children(self) -> tuple[Node, ...]:

@@ -10,13 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import partial
 
-from kasen.cql.bound import JoinKind, PartitionRows, SetKind, Slide, StreamKind
+from kasen.cql.bound import JoinKind, PartitionRows, SetKind, Slide
 from kasen.cql.expr import Aggregate as AggregateCall
 from kasen.cql.expr import Call, Column, Expr, conjunction, conjuncts
 from kasen.plan import logical
 from kasen.plan.exprs import remap, shift, substitute
 from kasen.plan.logical import Node, SemiKind, Unary
-from kasen.plan.lower_joins import chain, key, lower_join, restore, with_columns, without_deletions
+from kasen.plan.lower_joins import MultiJoin, chain, key, lower_join, pick_columns, restore, with_columns
 from kasen.types import BOOLEAN, Field, Schema
 
 
@@ -50,6 +50,8 @@ def _lower(joins: str, node: Node) -> Node:
     match node:
         case logical.Project() if _is_identity(node):
             return node.child
+        case logical.Project(child=MultiJoin() as join):
+            return pick_columns(node, join)
         case logical.WindowAggregate():
             return _window_aggregate(node)
         case logical.WindowCombine(child=logical.PaneAggregate() as panes):
@@ -58,8 +60,6 @@ def _lower(joins: str, node: Node) -> Node:
             return _aggregate(node.schema, node.child, node.keys, node.aggregates)
         case logical.WindowJoin() | logical.InnerJoin():
             return lower_join(node, joins)
-        case logical.Streamify(kind=StreamKind.ISTREAM, child=child):
-            return replace(node, child=without_deletions(child))
         case logical.OuterJoin():
             return _outer(node)
         case logical.SemiJoin():

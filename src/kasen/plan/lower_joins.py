@@ -6,22 +6,16 @@ The hint, or `choose` if there is none, names the method. All methods give the s
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from enum import Enum
 
 from kasen.cql.bound import Now, Range, Rows, Unbounded, Window
 from kasen.cql.expr import Case, Column, Expr, conjunction, conjuncts, walk
 from kasen.plan import logical
 from kasen.plan.exprs import columns_used, remap
-from kasen.plan.logical import Node
+from kasen.plan.logical import Deletions, Node
 from kasen.types import Field, Schema
 
-
-class Deletions(Enum):
-    """Which combinations that leave a join are put out."""
-
-    ALL = "all"
-    MIXED = "where some enter, too"
-    NONE = "none"
+JOIN_TREE, MJOIN = "JOIN_TREE", "MJOIN"
+METHODS = (JOIN_TREE, MJOIN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,16 +47,26 @@ class MultiJoin(Node):
 
 
 def lower_join(node: logical.InnerJoin | logical.WindowJoin, force: str) -> Node:
-    """The join by the method of its hint, or by `force`, or else by the better one."""
-    if (force or node.hint or choose(node)) == "MJOIN":
+    """The join by the method `force`, or by that of its hint, or else by the better one."""
+    if (force or method(node)) == MJOIN:
         return _multi(node)
     return chain(_with_windows(node))
 
 
-def choose(node: logical.InnerJoin | logical.WindowJoin) -> str:
-    """One operator where it can hold all windows itself; joins of relations as a chain of two-way joins."""
-    del node
-    return "JOIN_TREE"
+def method(node: logical.InnerJoin | logical.WindowJoin) -> str:
+    """How a join is run: as its hint says, or else by the better method."""
+    hinted = node.hint.replace(" ", "_")
+    return hinted if hinted in METHODS else _choose(node)
+
+
+def _choose(node: logical.InnerJoin | logical.WindowJoin) -> str:
+    """One operator that holds all windows itself; relations, and windows of another kind, in a chain."""
+    if isinstance(node, logical.InnerJoin) or not all(_is_kept_inside(window) for window in node.windows):
+        return JOIN_TREE
+    if len(node.inputs) == 2 and node.deletions is not Deletions.NONE:
+        # Two-way joins whose every change counts keep equal rows once, with their number.
+        return JOIN_TREE
+    return MJOIN
 
 
 def _with_windows(node: logical.InnerJoin | logical.WindowJoin) -> logical.InnerJoin:
@@ -95,7 +99,8 @@ def _multi(node: logical.InnerJoin | logical.WindowJoin) -> Node:
     classes = tuple(tuple((at, places[at][c]) for at, _ in each) for c, each in enumerate(node.classes))
     columns = tuple((i, c) for i, child in enumerate(joined.inputs) for c in range(len(child.schema)))
     residuals = tuple(sorted(conjuncts(node.residual), key=cost))
-    return MultiJoin(node.schema, tuple(inputs), tuple(windows), classes, columns, residuals)
+    deletions = node.deletions if isinstance(node, logical.WindowJoin) else Deletions.ALL
+    return MultiJoin(node.schema, tuple(inputs), tuple(windows), classes, columns, residuals, deletions)
 
 
 def _is_kept_inside(window: Window | None) -> bool:
@@ -111,30 +116,12 @@ def cost(condition: Expr) -> int:
     return total
 
 
-def without_deletions(node: Node) -> Node:
-    """What ISTREAM reads, when it needs to see only what enters.
-
-    A combination that leaves matters only at an instant at which an equal one enters. If all columns of
-    the join are in the output, the join itself sees to that; otherwise it puts out what leaves then.
-    """
-    return _spare(node, set(range(len(node.schema))))
-
-
-def _spare(node: Node, kept: set[int]) -> Node:
-    match node:
-        case logical.Filter():
-            return node.with_children((_spare(node.child, kept),))
-        case logical.Project():
-            plain = [item.index for item in node.items if isinstance(item, Column)]
-            child = _spare(
-                node.child, {node.items[i].index for i in kept if isinstance(node.items[i], Column)}
-            )
-            if isinstance(child, MultiJoin) and not child.residuals and len(plain) == len(node.items):
-                return replace(child, schema=node.schema, columns=tuple(child.columns[i] for i in plain))
-            return node.with_children((child,))
-        case MultiJoin() if not node.insert_only:
-            return replace(node, deletions=Deletions.NONE if _tells_all(node, kept) else Deletions.MIXED)
-    return node
+def pick_columns(node: logical.Project, join: MultiJoin) -> Node:
+    """A projection of plain columns right above the join is the join's own choice of columns."""
+    plain = [item.index for item in node.items if isinstance(item, Column)]
+    if join.residuals or len(plain) < len(node.items):
+        return node
+    return replace(join, schema=node.schema, columns=tuple(join.columns[index] for index in plain))
 
 
 def nothing_cancels(node: Node) -> bool:
@@ -142,16 +129,6 @@ def nothing_cancels(node: Node) -> bool:
     if isinstance(node, logical.Filter | logical.Project):
         return nothing_cancels(node.child)
     return isinstance(node, MultiJoin) and node.deletions is Deletions.NONE
-
-
-def _tells_all(join: MultiJoin, kept: set[int]) -> bool:
-    """Whether different combinations of rows always differ in the kept output columns."""
-    known = {join.columns[index] for index in kept}
-    for each in join.classes:
-        if known & set(each):
-            known |= set(each)
-    # Computed keys follow from the columns that they were computed from.
-    return set(join.columns) <= known
 
 
 # ---------------------------------------------------------------- a chain of two-way joins

@@ -12,6 +12,7 @@ from kasen.plan.rules.fuse_windows import fuse_windows
 from kasen.plan.rules.join_keys import join_keys
 from kasen.plan.rules.prune_columns import prune_columns
 from kasen.plan.rules.push_filters import push_filters
+from kasen.plan.rules.spare_deletions import spare_deletions
 from kasen.plan.rules.split_panes import split_panes
 
 
@@ -50,6 +51,7 @@ RULES: tuple[Callable[[Node], Node], ...] = (
     prune_columns,
     merge_projections,
     fuse_windows,
+    spare_deletions,
     split_panes,
 )
 
