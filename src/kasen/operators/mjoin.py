@@ -206,3 +206,7 @@ class MJoin:
 
     def needs_input_since(self) -> Bound | None:
         return self._rings.since()
+
+    def oldest(self, i: int) -> Bound | None:
+        """The oldest tuple of input i in its window; None if there is none, or it is no window."""
+        return None if i in self._bags else self._rings.since(i)

@@ -129,15 +129,12 @@ class Rings:
             if len(batch.ts):
                 kernel.receive(batch.ts, batch.sub, batch.diff, batch.data, cfg, self.index, i, self.inbox)
 
-    def count(self, i: int) -> int:
-        return int(kernel.living(self.arena, self.cfg, i))
-
-    def since(self) -> Bound | None:
-        """The ts of the oldest row in any of the windows."""
+    def since(self, only: int | None = None) -> Bound | None:
+        """The ts of the oldest row in any of the windows, or in one of them."""
         oldest = [
             int(self.arena[kernel.time_place(self.cfg, i, int(each[kernel.START]))])
             for i, each in enumerate(self.cfg)
-            if each[kernel.START] < each[kernel.NEXT]
+            if each[kernel.START] < each[kernel.NEXT] and only in (None, i)
         ]
         return Bound(min(oldest)) if oldest else None
 

@@ -21,12 +21,11 @@ from kasen.cql.bound import (
 from kasen.cql.expr import Aggregate, Column, Expr
 from kasen.cql.loops import show as show_loop
 from kasen.plan import logical
-from kasen.plan.build import build
 from kasen.plan.exprs import rebuild, show, show_aggregate
 from kasen.plan.logical import Node
 from kasen.plan.lower_joins import MJOIN, method
 from kasen.plan.partition import sharding
-from kasen.plan.rewrite import rewrite
+from kasen.plan.rewrite import rewrite_app
 from kasen.types import BIGINT, TIMESTAMP, Pressure, Type
 
 _STATELESS = (logical.Scan, logical.Ref, logical.Filter, logical.Project)
@@ -35,7 +34,7 @@ _WIDTH = 110
 
 def explain(app: App) -> str:
     """The whole app: inputs, then each query's plan, then its loops."""
-    plans = {name: rewrite(node) for name, node in build(app).items()}
+    plans = rewrite_app(app)
     printer = _Printer(app.time, _shared(plans))
     blocks = [_inputs(app)]
     blocks += [printer.query(name, plan) for name, plan in plans.items()]

@@ -10,6 +10,7 @@ from __future__ import annotations
 from kasen.cql.bound import Now, PartitionRows, SetKind, StreamKind, Unbounded
 from kasen.plan import logical, lower
 from kasen.plan.logical import Node
+from kasen.plan.lower_joins import MultiJoin
 from kasen.plan.physical import Plan, Step
 
 _PASSING = (logical.Filter, logical.Project, lower.Pad)
@@ -27,6 +28,8 @@ def why_history(plan: Plan) -> str | None:
     for step in plan.steps:
         if isinstance(step.node, logical.WindowNode) and isinstance(step.node.window, PartitionRows):
             return "a partition of a PARTITION BY window may have been silent for ever"
+        if isinstance(step.node, MultiJoin) and any(isinstance(w, Unbounded) for w in step.node.windows):
+            return "a join over [UNBOUNDED] remembers every row"
         for source in _bags_read(step):
             if _unbounded(plan, source):
                 return f"{type(step.node).__name__.lower()} over [UNBOUNDED] remembers every row"
@@ -53,6 +56,9 @@ def _is_union(node: Node) -> bool:
 def _bags_read(step: Step) -> tuple[int, ...]:
     """The inputs whose whole bag a step's state follows from."""
     node = step.node
+    if isinstance(node, MultiJoin):
+        kept = zip(step.inputs, node.windows, strict=True)
+        return tuple(source for source, window in kept if window is None)
     if isinstance(node, logical.Streamify):
         return step.inputs[:1] if node.kind is StreamKind.RSTREAM else ()
     if isinstance(node, logical.InnerJoin | logical.SemiJoin | logical.Aggregate | logical.Distinct):

@@ -10,10 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kasen.cql.bound import App, Input
-from kasen.plan.build import build
 from kasen.plan.logical import Delay, Node, Ref, Scan
 from kasen.plan.lower import lower
-from kasen.plan.rewrite import rewrite
+from kasen.plan.rewrite import rewrite_app
 
 __all__ = ["App", "Input", "Plan", "Step", "plan_app", "share"]
 
@@ -134,7 +133,7 @@ def plan_app(app: App, joins: str = "") -> Plan:
 
     `joins` is a method for all joins, whatever their hints say.
     """
-    return share(app, {name: lower(rewrite(node), joins) for name, node in build(app).items()})
+    return share(app, {name: lower(node, joins) for name, node in rewrite_app(app).items()})
 
 
 def share(app: App, plans: dict[str, Node]) -> Plan:

@@ -4,10 +4,13 @@ filters reach the joins before keys are looked for, columns are pruned before wi
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
+from kasen.cql.bound import App
 from kasen.cql.expr import Column, conjunction, conjuncts
+from kasen.plan.build import build
 from kasen.plan.exprs import substitute
-from kasen.plan.logical import Filter, Node, Project, transform
+from kasen.plan.logical import Filter, Node, Project, WindowJoin, transform
 from kasen.plan.rules.fuse_windows import fuse_windows
 from kasen.plan.rules.join_keys import join_keys
 from kasen.plan.rules.prune_columns import prune_columns
@@ -54,6 +57,22 @@ RULES: tuple[Callable[[Node], Node], ...] = (
     spare_deletions,
     split_panes,
 )
+
+
+def rewrite_app(app: App) -> dict[str, Node]:
+    """The rewritten plan of every query."""
+    looping = {name for loop in app.loops for name in loop}
+    plans = {name: rewrite(node) for name, node in build(app).items()}
+    return {name: _chained(node) if name in looping else node for name, node in plans.items()}
+
+
+def _chained(plan: Node) -> Node:
+    """Loops run inside one kernel, which knows two-way joins: so there joins are chains."""
+
+    def chained(node: Node) -> Node:
+        return replace(node, hint="JOIN_TREE") if isinstance(node, WindowJoin) and not node.hint else node
+
+    return transform(plan, chained)
 
 
 def rewrite(plan: Node) -> Node:

@@ -14,7 +14,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from kasen.operators.batch import Bound
+from kasen.operators.mjoin import MJoin
 from kasen.plan.logical import Scan
+from kasen.plan.lower_joins import MultiJoin
 from kasen.plan.physical import Plan
 from kasen.runtime.pipeline import Pipeline
 
@@ -66,6 +68,10 @@ class History:
             for step, operator in enumerate(pipeline.graph.operators)
             if operator is not None and len(plan.steps[step].inputs) == 1
         }
+        # A join that holds its windows itself reads several.
+        for each in plan.steps:
+            if isinstance(each.node, MultiJoin):
+                self._read_by_windows |= set(each.inputs)
         self._origin = tuple(restart.of(name) if restart else BEGIN for name in self._inputs)
         self._marks: list[_Mark] = []
         if restart is not None:
@@ -106,6 +112,14 @@ class History:
             return tuple(at if name == node.name else _NO_NEED for name in self._inputs)
         operator = self._pipeline.graph.operators[step]
         assert operator is not None
+        if isinstance(operator, MJoin):
+            windows = [
+                needs[source]
+                if (oldest := operator.oldest(i)) is None
+                else self._need_at(source, oldest.ts, at)
+                for i, source in enumerate(inputs)
+            ]
+            return tuple(min(column) for column in zip(*windows, strict=True))
         if step_holds_tuples(len(inputs), oldest := operator.needs_input_since()):
             assert oldest is not None
             return self._need_at(inputs[0], oldest.ts, at)
