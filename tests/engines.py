@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
+from unittest.mock import patch
 
 from kasen.connect.decode import decode
 from kasen.cql.bound import App
@@ -13,6 +15,7 @@ from kasen.runtime.local import LocalRun, Options
 from kasen.runtime.pipeline import Answer
 from kasen.types import Kind, Schema, Type
 from tests.oracle import DeadLetter, OutputRow, Result, run_app
+from tests.sharded import ShardedPipeline
 
 if TYPE_CHECKING:
     from kasen.spark.pipeline import SparkRun
@@ -37,6 +40,16 @@ def local(batch: int, *, restart: bool = False, joins: str = "") -> Engine:
         engine.run()
         dead = [DeadLetter(*letter) for letter in engine.outputs.dead_letters]
         return Result(collected.rows, dead, [])
+
+    return run
+
+
+def sharded(batch: int, shards: int, *, restart: bool = False) -> Engine:
+    """The local engine's reading, with clock and fragments on several shards as executors run them."""
+
+    def run(app: App, folder: Path) -> Result:
+        with patch("kasen.runtime.local.Pipeline", partial(ShardedPipeline, shards=shards, restart=restart)):
+            return local(batch)(app, folder)
 
     return run
 
@@ -91,4 +104,7 @@ ENGINES: dict[str, Engine] = {
     "local-1-restarted": local(1, restart=True),
     "local-7-restarted": local(7, restart=True),
     "local-mjoin": local(7, restart=True, joins="MJOIN"),
+    "sharded-1": sharded(7, 1),
+    "sharded-3": sharded(1, 3),
+    "sharded-3-restarted": sharded(7, 3, restart=True),
 }

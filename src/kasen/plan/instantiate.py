@@ -21,6 +21,7 @@ from kasen.operators.failures import Failures
 from kasen.operators.filter import Filter
 from kasen.operators.join import HashJoin
 from kasen.operators.mjoin import MJoin, Seen
+from kasen.operators.ordinal_rows import OrdinalRows
 from kasen.operators.pad import Pad
 from kasen.operators.panes import SlidingAggregate
 from kasen.operators.partition_window import PartitionRows
@@ -75,6 +76,8 @@ def instantiate(node: Node, context: Context) -> Operator:
             return _aggregate(node, context)
         case lower.SlidingAggregate():
             return _sliding_aggregate(node, context)
+        case lower.OrdinalRows(window=window):
+            return OrdinalRows(columns, window.count, window.slide)
         case logical.Distinct():
             return Bag("distinct", columns)
         case logical.SetOp(kind=SetKind.UNION, all=True):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import partial
 
-from kasen.cql.bound import JoinKind, PartitionRows, SetKind, Slide
+from kasen.cql.bound import JoinKind, PartitionRows, Rows, SetKind, Slide
 from kasen.cql.expr import Aggregate as AggregateCall
 from kasen.cql.expr import Call, Column, Expr, conjunction, conjuncts
 from kasen.plan import logical
@@ -39,6 +39,13 @@ class SlidingAggregate(Unary):
     @property
     def insert_only(self) -> bool:
         return False
+
+
+@dataclass(frozen=True, slots=True)
+class OrdinalRows(Node):
+    """[ROWS] on a shard: reads the shard's tuples with their ordinals, and the instants of all tuples."""
+
+    window: Rows
 
 
 def lower(plan: Node, joins: str = "") -> Node:

@@ -1,0 +1,317 @@
+"""Which rows must move between shards: for each step how its rows lie, for each of its inputs how they come.
+
+Going up from the inputs, a step's rows stay where they are as long as the step's need is met. Chains of
+steps that look at rows one by one take the split that the steps above them ask for, because an
+input's rows must travel once anyway.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from kasen.cql.bound import PartitionRows, Rows
+from kasen.cql.expr import Expr
+from kasen.plan import logical
+from kasen.plan.logical import Node, Scan
+from kasen.plan.lower import Pad, SlidingAggregate
+from kasen.plan.physical import Plan
+from kasen.plan.split import (
+    EVERYWHERE,
+    SPREAD,
+    Need,
+    Split,
+    above,
+    all_columns,
+    below,
+    need,
+    part_of,
+    shifted,
+)
+
+_LOOP = "it is part of a loop"
+
+
+class To(Enum):
+    """Where the rows of an exchange go."""
+
+    KEY = "by key"
+    ONE = "to one shard"
+    ALL = "to every shard"
+    SAME = "to the same shard"
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """Rows on their way from a step (or an input's scan) to the steps of a later level.
+
+    `keys` are over the source's columns. With `ordinals`, tuples of an input carry their number in the
+    stream as a last column; with `instants`, only instants travel, and no column.
+    """
+
+    source: int
+    to: To
+    keys: tuple[Expr, ...] = ()
+    level: int = 1
+    ordinals: bool = False
+    instants: bool = False
+
+    @property
+    def name(self) -> str:
+        """What the scan that stands for it is called: the same in every process."""
+        marks = ("o" if self.ordinals else "") + ("i" if self.instants else "")
+        keys = ",".join(repr(key) for key in self.keys)
+        return f"#{self.source}{marks} {self.to.name} {keys} @{self.level}"
+
+
+@dataclass(slots=True)
+class Exchanges:
+    """`edges` has for each step and input the exchange by which it comes, None if the shard has it already.
+
+    `chains` has, for windows that look at the order of tuples, the steps between them and `bases`: these run
+    above the exchange, because an exchange keeps the order of whole tuples only.
+    """
+
+    plan: Plan
+    splits: dict[int, Split] = field(default_factory=dict)
+    edges: dict[tuple[int, int], Exchange | None] = field(default_factory=dict)
+    chains: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    bases: dict[int, int] = field(default_factory=dict)
+    _wants: dict[int, Need] = field(default_factory=dict)
+
+    def find(self) -> Exchanges:
+        stages = self.plan.stages()
+        for stage in reversed(stages):
+            for step in reversed(stage):
+                self._ask(step, in_loop=is_loop(self.plan, stage))
+        for stage in stages:
+            if is_loop(self.plan, stage):
+                self._place_loop(stage)
+            elif not self._is_scan(stage[0]):
+                self._place(stage[0])
+        return self
+
+    def _node(self, step: int) -> Node:
+        return self.plan.steps[step].node
+
+    def inputs(self, step: int) -> tuple[int, ...]:
+        """What a step reads: a window with a chain of its own reads what is below that."""
+        if step in self.bases:
+            return (self.bases[step], self.bases[step])
+        return self.plan.steps[step].inputs
+
+    def _is_scan(self, step: int) -> bool:
+        return isinstance(self._node(step), Scan)
+
+    # ------------------------------------------------------------ what steps ask of the chains below them
+
+    def _flexible(self, step: int) -> bool:
+        """Whether a step looks at rows one by one all the way down to an input: any split will do."""
+        match self._node(step):
+            case logical.WindowNode(window=PartitionRows()):
+                return False
+            case logical.WindowNode(window=Rows()):
+                return self._is_counted(step)
+            case logical.Project() | logical.Filter() | logical.WindowNode() | Pad():
+                (child,) = self.plan.steps[step].inputs
+                return self._is_scan(child) or self._flexible(child)
+        return False
+
+    def _is_counted(self, step: int) -> bool:
+        """Whether the epoch's clock knows a row window's ordinals: it stands on an input's own tuples."""
+        base = self._chain(step)[-1]
+        return self._is_scan(base) and self._node(base).is_stream
+
+    def _chain(self, step: int) -> tuple[int, ...]:
+        """The projections below a window, and what is below those."""
+        (child,) = self.plan.steps[step].inputs
+        found = [child]
+        while isinstance(self._node(found[-1]), logical.Project):
+            found += self.plan.steps[found[-1]].inputs
+        return tuple(found)
+
+    def _ask(self, step: int, *, in_loop: bool) -> None:
+        """Tells the chains below a step how it would like them split; the first to ask is heard."""
+        node = self._node(step)
+        if self._is_scan(step) or _looks_at_order(node):
+            return
+        children = self.plan.steps[step].inputs
+        if in_loop:
+            needs = [Need(why=_LOOP)] * len(children)
+        elif self._flexible(step):
+            mine = self._wants.get(step, Need())
+            needs = [mine if mine.by is None else Need(below(node, mine.by))]
+        else:
+            needs = need(node)
+        for child, each in zip(children, needs, strict=True):
+            if (each.by or each.why) and self._flexible(child):
+                self._wants.setdefault(child, each)
+
+    # ------------------------------------------------------------ where each step's rows lie
+
+    def _place(self, step: int) -> None:
+        node = self._node(step)
+        children = self.plan.steps[step].inputs
+        match node:
+            case logical.Touches() | logical.Reports():
+                self.edges[step, 0] = self._instants(children[0])
+                self.splits[step] = EVERYWHERE
+            case logical.WindowNode(window=Rows() | PartitionRows()):
+                self._place_ordered(step)
+            case logical.InnerJoin(classes=()):
+                self._place_product(step)
+            case _ if self._flexible(step) and self._is_scan(children[0]):
+                self._place_over_scan(step, children[0])
+            case _:
+                self._meet(step, need(node))
+
+    def _place_over_scan(self, step: int, scan: int) -> None:
+        """The first step above an input: the rows come split as the steps above want them."""
+        wanted = self._wants.get(step, Need())
+        edge = self._scan_edge(
+            scan, wanted if wanted.by is None else Need(below(self._node(step), wanted.by))
+        )
+        self.edges[step, 0] = edge
+        self.splits[step] = above(self._node(step), self._arriving(edge, wanted.why))
+
+    def _scan_edge(self, scan: int, wanted: Need) -> Exchange:
+        if wanted.why:
+            return Exchange(scan, To.ONE)
+        return Exchange(scan, To.KEY, wanted.by or all_columns(self._node(scan).schema))
+
+    def _arriving(self, edge: Exchange, why: str) -> Split:
+        match edge.to:
+            case To.KEY if edge.keys:
+                return Split(edge.keys)
+            case To.ALL:
+                return EVERYWHERE
+        return Split(why=why or "its input is")
+
+    def _place_ordered(self, step: int) -> None:
+        """ROWS and PARTITION BY ROWS: the exchange is below the window's projections."""
+        node = self._node(step)
+        assert isinstance(node, logical.WindowNode)
+        *chain, base = self._chain(step)
+        self.chains[step], self.bases[step] = tuple(chain), base
+        if isinstance(node.window, PartitionRows):
+            keys = need(node)[0].by
+            wanted = Need(keys)
+        elif self._is_counted(step):
+            wanted = self._wants.get(step, Need())
+            if wanted.by is None and not wanted.why:
+                wanted = Need(all_columns(node.schema))
+        else:
+            wanted = need(node)[0]
+        split = Split(wanted.by) if wanted.by else Split(why=wanted.why)
+        keys = wanted.by
+        for project in chain:
+            keys = None if keys is None else below(self._node(project), keys)
+        if keys is not None and not self._is_scan(base) and self.splits[base].why:
+            keys, split = None, Split(why="its input is")
+        if not keys:
+            self.edges[step, 0] = self._to_one(base)
+        elif isinstance(node.window, Rows):
+            self.edges[step, 0] = Exchange(base, To.KEY, keys, ordinals=True)
+            self.edges[step, 1] = Exchange(base, To.ALL, instants=True)
+        else:
+            same = not self._is_scan(base) and self.splits[base].keys == keys
+            self.edges[step, 0] = None if same else Exchange(base, To.KEY, keys)
+        self.splits[step] = split
+
+    def _instants(self, child: int) -> Exchange:
+        """An input's instants on every shard; those of a source's tuples are the clock's."""
+        below_ = child
+        while isinstance(self._node(below_), logical.Project):
+            (below_,) = self.plan.steps[below_].inputs
+        return Exchange(below_ if self._is_scan(below_) else child, To.ALL, instants=True)
+
+    def _place_product(self, step: int) -> None:
+        """A join without a key: a side of one row goes to every shard, or else all to one."""
+        left, right = self.plan.steps[step].inputs
+        for position, (one, other) in enumerate(((left, right), (right, left))):
+            small = self._split(one)
+            if not small.everywhere and (not self._is_single(one) or self._split(other).why):
+                continue
+            self.edges[step, position] = None if small.everywhere else Exchange(one, To.ALL)
+            self.edges[step, 1 - position] = self._as_it_is(other)
+            split = self._split_after(step, 1 - position)
+            self.splits[step] = split if position else shifted(split, len(self._node(left).schema))
+            return
+        self._meet(step, [Need(why="no key is common to all inputs of the join")] * 2)
+
+    def _is_single(self, step: int) -> bool:
+        """Whether a step has one row at most."""
+        match self._node(step):
+            case logical.Aggregate(keys=()) | SlidingAggregate(keys=0):
+                return True
+            case logical.Project() | logical.Filter():
+                return self._is_single(self.plan.steps[step].inputs[0])
+        return False
+
+    def _meet(self, step: int, needs: list[Need]) -> None:
+        """Inputs that are split by a part of the keys stay as they are; others are exchanged to fit them."""
+        node = self._node(step)
+        children = self.plan.steps[step].inputs
+        why = next((each.why for each in needs if each.why), "")
+        keyed = [at for at, each in enumerate(needs) if each.by]
+        if keyed and all(self._split(children[at]).why for at in keyed):
+            why = "its input is"
+        if why:
+            for position, child in enumerate(children):
+                self.edges[step, position] = self._to_one(child)
+            self.splits[step] = Split(why=why)
+            return
+        parts = (part_of(self._split(children[at]), needs[at].by or ()) for at in keyed)
+        chosen = next((part for part in parts if part is not None), None)
+        for position, (child, each) in enumerate(zip(children, needs, strict=True)):
+            if each.everywhere:
+                self.edges[step, position] = (
+                    None if self._split(child).everywhere else Exchange(child, To.ALL)
+                )
+            elif not each.by:
+                self.edges[step, position] = self._as_it_is(child)
+            else:
+                keys = each.by if chosen is None else tuple(each.by[at] for at in chosen)
+                same = not self._is_scan(child) and self._split(child).keys == keys
+                self.edges[step, position] = None if same else Exchange(child, To.KEY, keys)
+        first = self._split_after(step, 0)
+        if isinstance(node, logical.SetOp) and not needs[0].by and self._split_after(step, 1) != first:
+            first = SPREAD
+        self.splits[step] = above(node, first)
+
+    def _place_loop(self, stage: tuple[int, ...]) -> None:
+        """A loop goes instant by instant, so it stays together."""
+        for step in stage:
+            self.splits[step] = Split(why=_LOOP)
+        for step in stage:
+            for position, child in enumerate(self.plan.steps[step].inputs):
+                self.edges[step, position] = self._to_one(child)
+
+    def _to_one(self, child: int) -> Exchange | None:
+        """The first shard has what is everywhere, too."""
+        split = self._split(child)
+        return None if split.why or split.everywhere else Exchange(child, To.ONE)
+
+    def _as_it_is(self, child: int) -> Exchange | None:
+        if self._is_scan(child):
+            return Exchange(child, To.KEY, all_columns(self._node(child).schema))
+        # What every shard has would count as often as there are shards.
+        return Exchange(child, To.ONE) if self._split(child).everywhere else None
+
+    def _split(self, step: int) -> Split:
+        return self.splits.get(step, SPREAD)
+
+    def _split_after(self, step: int, position: int) -> Split:
+        """How an input is split when it gets to a step."""
+        edge = self.edges[step, position]
+        if edge is None:
+            return self._split(self.plan.steps[step].inputs[position])
+        return self._arriving(edge, "its input is")
+
+
+def is_loop(plan: Plan, stage: tuple[int, ...]) -> bool:
+    return len(stage) > 1 or stage[0] in plan.steps[stage[0]].inputs
+
+
+def _looks_at_order(node: Node) -> bool:
+    return isinstance(node, logical.WindowNode) and isinstance(node.window, Rows | PartitionRows)

@@ -1,0 +1,67 @@
+"""EXPLAIN of a sharded pipeline: what each level receives, by which key, and what stays on one shard."""
+
+from __future__ import annotations
+
+from kasen.plan.exchange import Exchange, To
+from kasen.plan.explain import describe
+from kasen.plan.exprs import show
+from kasen.plan.fragments import Cut, Fragment
+from kasen.plan.logical import Filter, Node, Project, Scan
+from kasen.plan.lower import OrdinalRows, Pad, SlidingAggregate
+from kasen.plan.physical import Step
+from kasen.types import Type
+
+
+def explain_fragments(cut: Cut) -> str:
+    """A block of text, level by level; as on executors, so in the driver, where all shards are one."""
+    lines = ["on executors:"]
+    for fragment in cut.fragments:
+        lines.append(f"  level {fragment.level}")
+        lines += [f"    exchange {_exchange(cut, edge)}" for edge in fragment.inputs]
+        lines += [f"    {_step(cut, step)}" for step in _steps(cut, fragment)]
+    return "\n".join(lines) + "\n"
+
+
+def _exchange(cut: Cut, edge: Exchange) -> str:
+    source = cut.plan.steps[edge.source].node
+    what = source.name if isinstance(source, Scan) else _describe(source, cut.plan.app.time)
+    if edge.instants:
+        what = f"instants of {what}"
+    if edge.ordinals:
+        what = f"{what} with ordinals"
+    if edge.to is To.KEY:
+        return f"{what}: by {', '.join(show(key) for key in edge.keys)}"
+    return f"{what}: {edge.to.value}"
+
+
+def _steps(cut: Cut, fragment: Fragment) -> list[Step]:
+    """The steps of a level that remember something; the others go along with them."""
+    here = {step.node for step in fragment.first.steps}
+    return [
+        step
+        for step in cut.plan.steps
+        if not isinstance(step.node, Scan | Project | Filter | Pad)
+        and (step.node in here or _is_counted(step.node, here))
+    ]
+
+
+def _is_counted(node: Node, here: set[Node]) -> bool:
+    window = getattr(node, "window", None)
+    return any(
+        isinstance(each, OrdinalRows) and each.window == window and each.schema == node.schema
+        for each in here
+    )
+
+
+def _step(cut: Cut, step: Step) -> str:
+    split = cut.splits[step.id]
+    return f"{_describe(step.node, cut.plan.app.time)}   -- {split}"
+
+
+def _describe(node: Node, time: Type) -> str:
+    match node:
+        case SlidingAggregate(window=window, keys=keys):
+            return f"SlidingAggregate {window} by {keys} columns"
+        case Pad():
+            return "Pad with NULLs"
+    return describe(node, time)

@@ -1,0 +1,245 @@
+"""The physical plan cut into fragments, level by level, with exchanges between them.
+
+A fragment is what a shard can do without asking another. Each is a plan of its own, in which a scan
+stands for every exchange that it receives: so a shard runs the very operators that a whole pipeline runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from kasen.cql.bound import Rows
+from kasen.cql.expr import Column
+from kasen.plan import logical
+from kasen.plan.exchange import Exchange, Exchanges, To, is_loop
+from kasen.plan.logical import Node, Scan
+from kasen.plan.lower import OrdinalRows
+from kasen.plan.physical import Plan, Step
+from kasen.plan.split import Split, all_columns
+from kasen.types import BIGINT, Field, Schema
+
+ORDINAL = "#ordinal"
+
+
+@dataclass(frozen=True, slots=True)
+class Fragment:
+    """What the shards do at one level. Steps that have one shard run on the first only.
+
+    `outputs` are the queries and exchanges that the plans' outputs are named for.
+    """
+
+    level: int
+    first: Plan
+    others: Plan
+    inputs: tuple[Exchange, ...]
+    outputs: tuple[Exchange, ...]
+    #: Outputs that every shard has in full: only the first shard's count.
+    everywhere: frozenset[str]
+
+    def plan(self, shard: int) -> Plan:
+        return self.first if shard == 0 else self.others
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A whole plan as fragments. `splits` has for each step how its rows lie; none for inputs."""
+
+    plan: Plan
+    fragments: tuple[Fragment, ...]
+    splits: tuple[Split | None, ...]
+
+    @property
+    def scanned(self) -> tuple[Exchange, ...]:
+        """The exchanges by which the inputs' rows come."""
+        scans = set(self.plan.scans.values())
+        return tuple(edge for each in self.fragments for edge in each.inputs if edge.source in scans)
+
+
+def cut(plan: Plan) -> Cut:
+    """The fragments of a plan."""
+    found = Exchanges(plan).find()
+    levels = _levels(found)
+    edges = _with_levels(found, levels)
+    live = _live(plan, found, edges)
+    levels = {step: level for step, level in levels.items() if step in live}
+    count = max([1, *levels.values()])
+    fragments = tuple(_Level(plan, found, edges, levels, level).fragment() for level in range(1, count + 1))
+    return Cut(plan, fragments, tuple(found.splits.get(step.id) for step in plan.steps))
+
+
+def _levels(found: Exchanges) -> dict[int, int]:
+    """The earliest level at which each step has its inputs; chains over an input run where they are read."""
+    plan, levels = found.plan, dict[int, int]()
+    inputs: dict[int, list[tuple[int, bool]]] = {}
+    for (step, position), edge in found.edges.items():
+        child = edge.source if edge is not None else found.inputs(step)[position]
+        inputs.setdefault(step, []).append((child, edge is not None))
+    for stage in plan.stages():
+        if isinstance(plan.steps[stage[0]].node, Scan):
+            continue
+        reads = [each for step in stage for each in inputs.get(step, []) if each[0] in levels]
+        level = max([1, *(levels[child] + moved for child, moved in reads)])
+        levels |= dict.fromkeys(stage, level)
+    outputs = {step for _, step in plan.outputs}
+    readers: dict[int, list[tuple[int, bool]]] = {}
+    for step, children in inputs.items():
+        for child, moved in children:
+            readers.setdefault(child, []).append((step, moved))
+    for stage in reversed(plan.stages()):
+        step = stage[0]
+        if is_loop(plan, stage) or step in outputs or step not in levels or step not in readers:
+            continue
+        if all(child not in levels for child, _ in inputs.get(step, [])):
+            levels[step] = min(levels[reader] - moved for reader, moved in readers[step])
+    return levels
+
+
+def _with_levels(found: Exchanges, levels: dict[int, int]) -> dict[tuple[int, int], Exchange]:
+    """Every way between two levels, also of rows that stay on their shard."""
+    edges: dict[tuple[int, int], Exchange] = {}
+    for (step, position), edge in found.edges.items():
+        child = found.inputs(step)[position] if edge is None else edge.source
+        if edge is not None:
+            edges[step, position] = replace(edge, level=levels[step])
+        elif levels[child] != levels[step]:
+            edges[step, position] = Exchange(child, To.SAME, level=levels[step])
+    return edges
+
+
+def _live(plan: Plan, found: Exchanges, edges: dict[tuple[int, int], Exchange]) -> set[int]:
+    """The steps that something is read from: those of windows' own chains may be read by nobody else."""
+    reads: dict[int, list[int]] = {}
+    for step, position in found.edges:
+        edge = edges.get((step, position))
+        child = edge.source if edge is not None else found.inputs(step)[position]
+        reads.setdefault(step, []).append(child)
+    live: set[int] = set()
+    todo = [step for _, step in plan.outputs]
+    while todo:
+        step = todo.pop()
+        if step not in live:
+            live.add(step)
+            todo += reads.get(step, [])
+    return live
+
+
+class _Level:
+    """Builds the plans of one level."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        found: Exchanges,
+        edges: dict[tuple[int, int], Exchange],
+        levels: dict[int, int],
+        level: int,
+    ) -> None:
+        self._plan = plan
+        self._found = found
+        self._edges = {at: edge for at, edge in edges.items() if at[0] in levels}
+        self._levels = levels
+        self._level = level
+
+    def fragment(self) -> Fragment:
+        leaving = [
+            edge
+            for edge in dict.fromkeys(self._edges.values())
+            if self._levels.get(edge.source) == self._level
+        ]
+        outputs = {edge.name: edge.source for edge in leaving}
+        roots = {}
+        for name, step in self._plan.outputs:
+            if self._levels.get(step, 1) == self._level:
+                outputs[name] = step
+                if step not in self._levels:
+                    columns = all_columns(self._plan.steps[step].node.schema)
+                    roots[step] = Exchange(step, To.KEY, columns)
+        inputs = {edge for at, edge in self._edges.items() if self._levels[at[0]] == self._level}
+        splits = self._found.splits
+        return Fragment(
+            self._level,
+            self._build(outputs, roots, first=True),
+            self._build(outputs, roots, first=False),
+            tuple(sorted(inputs | set(roots.values()), key=lambda edge: edge.name)),
+            tuple(leaving),
+            frozenset(name for name, step in outputs.items() if step in splits and splits[step].everywhere),
+        )
+
+    def _build(self, outputs: dict[str, int], roots: dict[int, Exchange], *, first: bool) -> Plan:
+        here = [
+            step
+            for stage in self._plan.stages()
+            for step in stage
+            if self._levels.get(step) == self._level and (first or not self._found.splits[step].why)
+        ]
+        # Steps of a loop read one another, so their places are known before they are made.
+        self._ids = {step: place for place, step in enumerate(here)}
+        self._steps: list[Step | None] = [None] * len(here)
+        self._made: dict[object, int] = {}
+        for step in here:
+            node, inputs = self._inputs(step)
+            self._steps[self._ids[step]] = Step(self._ids[step], node, inputs)
+        named = []
+        for name, step in outputs.items():
+            if step in self._ids:
+                named.append((name, self._ids[step]))
+            elif step in roots:
+                named.append((name, self._scan(roots[step])))
+        return Plan(self._plan.app, tuple(step for step in self._steps if step is not None), tuple(named))
+
+    def _inputs(self, step: int) -> tuple[Node, tuple[int, ...]]:
+        node = self._plan.steps[step].node
+        if step not in self._found.bases:
+            children = self._plan.steps[step].inputs
+            return node, tuple(self._input(step, position, child) for position, child in enumerate(children))
+        assert isinstance(node, logical.WindowNode)
+        edge = self._edges.get((step, 0))
+        counted = edge is not None and edge.ordinals
+        below = self._input(step, 0, self._found.bases[step])
+        for project in reversed(self._found.chains[step]):
+            below = self._again(self._plan.steps[project].node, below, counted=counted)
+        if not counted:
+            return node, (below,)
+        assert isinstance(node.window, Rows)
+        every = self._input(step, 1, self._found.bases[step])
+        return OrdinalRows(node.schema, node.window), (below, every)
+
+    def _again(self, project: Node, below: int, *, counted: bool) -> int:
+        """A window's own copy of a projection, with the ordinal as a last column if it needs it."""
+        assert isinstance(project, logical.Project)
+        if counted:
+            ordinal = Column(BIGINT, 0, len(project.child.schema), ORDINAL)
+            schema = _counted(project.schema)
+            project = logical.Project(schema, project.child, (*project.items, ordinal))
+        return self._make(project, (below,))
+
+    def _input(self, step: int, position: int, child: int) -> int:
+        edge = self._edges.get((step, position))
+        if edge is not None:
+            return self._scan(edge)
+        if child in self._ids:
+            return self._ids[child]
+        # It runs on the first shard only: here it never has a row.
+        return self._make(Scan(self._plan.steps[child].node.schema, f"#{child} elsewhere", True), ())
+
+    def _scan(self, edge: Exchange) -> int:
+        node = self._plan.steps[edge.source].node
+        return self._make(Scan(travelling(node.schema, edge), edge.name, not node.is_stream), ())
+
+    def _make(self, node: Node, inputs: tuple[int, ...]) -> int:
+        key = (node, inputs)
+        if key not in self._made:
+            self._made[key] = len(self._steps)
+            self._steps.append(Step(len(self._steps), node, inputs))
+        return self._made[key]
+
+
+def travelling(schema: Schema, edge: Exchange) -> Schema:
+    """The columns that go along an exchange."""
+    if edge.instants:
+        return Schema(())
+    return _counted(schema) if edge.ordinals else schema
+
+
+def _counted(schema: Schema) -> Schema:
+    return Schema((*schema.fields, Field(ORDINAL, BIGINT)))

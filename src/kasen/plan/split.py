@@ -1,0 +1,140 @@
+"""How the rows of a lowered plan's steps may lie on shards: what a step needs, and what it leaves.
+
+`need` says for each input which rows must be together on a shard. A `Split` says how the rows of a step
+do lie. Where the two do not fit, plan/exchange.py puts an exchange.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from kasen.cql.bound import PartitionRows, Rows, SetKind, StreamKind
+from kasen.cql.expr import Column, Expr
+from kasen.plan import logical
+from kasen.plan.exprs import shift, show, substitute
+from kasen.plan.logical import Node
+from kasen.plan.lower import Pad, SlidingAggregate
+from kasen.types import Schema
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """Rows equal in `by` must be together; without it any split will do.
+
+    `everywhere`: every shard must have all rows. `why` says why one shard must have all of them.
+    """
+
+    by: tuple[Expr, ...] | None = None
+    everywhere: bool = False
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Rows lie on the shard of the hash of `keys`; with None anywhere, each on one shard.
+
+    `everywhere`: every shard has all of them. `why` says why all of them are on the first shard.
+    """
+
+    keys: tuple[Expr, ...] | None = None
+    everywhere: bool = False
+    why: str = ""
+
+    def __str__(self) -> str:
+        if self.everywhere:
+            return "every shard"
+        if self.why:
+            return f"one shard ({self.why})"
+        if self.keys is None:
+            return "any"
+        return "by " + ", ".join(show(key) for key in self.keys)
+
+
+ANY = Need()
+SPREAD = Split()
+EVERYWHERE = Split(everywhere=True)
+
+
+def all_columns(schema: Schema) -> tuple[Expr, ...]:
+    return tuple(Column(field.type, 0, index, field.name) for index, field in enumerate(schema))
+
+
+def need(node: Node) -> list[Need]:
+    """What each input of a lowered step must be like."""
+    match node:
+        case logical.WindowNode(window=PartitionRows(keys=keys)):
+            columns = all_columns(node.child.schema)
+            return [Need(tuple(columns[key] for key in keys))]
+        case logical.WindowNode(window=Rows()):
+            return [Need(why="the rows of a query's output are counted on one shard")]
+        case logical.Aggregate(keys=keys):
+            return [Need(keys) if keys else _one_group()]
+        case SlidingAggregate(keys=count):
+            return [Need(all_columns(node.child.schema)[:count]) if count else _one_group()]
+        case logical.InnerJoin(classes=classes):
+            return [Need(tuple(dict(each)[at] for each in classes)) for at in range(2)]
+        case logical.SemiJoin(keys=pairs):
+            if not pairs:
+                return [Need(why="the join has no equality")] * 2
+            return [Need(tuple(left for left, _ in pairs)), Need(tuple(right for _, right in pairs))]
+        case logical.SetOp(kind=SetKind.UNION, all=True):
+            return [ANY, ANY]
+        case logical.Distinct() | logical.SetOp():
+            return [_whole_rows(child) for child in node.children]
+        case logical.Streamify(kind=StreamKind.RSTREAM):
+            return [ANY, *[Need(everywhere=True)] * len(node.leaves)]
+        case logical.Streamify():
+            return [_whole_rows(node.child) if node.needs_deletions else ANY]
+    return [ANY] * len(node.children)
+
+
+def _one_group() -> Need:
+    return Need(why="an aggregate without GROUP BY is one group")
+
+
+def _whole_rows(child: Node) -> Need:
+    """Equal rows must meet to cancel."""
+    columns = all_columns(child.schema)
+    return Need(columns) if columns else Need(why="its rows have no columns to split them by")
+
+
+def below(node: Node, keys: tuple[Expr, ...]) -> tuple[Expr, ...]:
+    """Keys over the output of a step that looks at rows one by one, as keys over its input."""
+    match node:
+        case logical.Project(items=items):
+            return tuple(substitute(key, items) for key in keys)
+    return keys
+
+
+def above(node: Node, split: Split) -> Split:
+    """How the output of a step is split, if its (first) input is split so when it gets there."""
+    if split.keys is None:
+        return split
+    match node:
+        case logical.Project(items=items):
+            places = [next((at for at, item in enumerate(items) if item == key), None) for key in split.keys]
+            if None in places:
+                return SPREAD
+            columns = all_columns(node.schema)
+            return Split(tuple(columns[at] for at in places if at is not None))
+        case Pad(before=count):
+            return Split(tuple(shift(key, count) for key in split.keys))
+        case logical.Aggregate() | SlidingAggregate():
+            # Keys come first, in their order, in a lowered aggregate's input and output.
+            columns = all_columns(node.schema)
+            kept = tuple(columns[key.index] for key in split.keys if isinstance(key, Column))
+            return Split(kept) if len(kept) == len(split.keys) else SPREAD
+    return split
+
+
+def shifted(split: Split, by: int) -> Split:
+    """The split of a join's right side in the joined row."""
+    return split if split.keys is None else replace(split, keys=tuple(shift(key, by) for key in split.keys))
+
+
+def part_of(split: Split, keys: tuple[Expr, ...]) -> tuple[int, ...] | None:
+    """Which of the keys a split goes by, if by nothing else: then rows equal in all keys are together."""
+    if not split.keys:
+        return None
+    found = tuple(keys.index(key) for key in split.keys if key in keys)
+    return found if len(found) == len(split.keys) else None

@@ -1,0 +1,114 @@
+"""A pipeline on several shards inside one process: what executors do, without Spark.
+
+Clock, fragments and shipments are those that run on Spark; only the way between them is a dictionary here.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kasen.operators.batch import Bound
+from kasen.plan.fragments import cut
+from kasen.plan.physical import Plan
+from kasen.runtime.answers import Gathered
+from kasen.runtime.clock import Clock, Orders
+from kasen.runtime.feed import Rows
+from kasen.runtime.pipeline import Answer, Pipeline
+from kasen.runtime.shard import Scatter, Shard
+
+
+class ShardedPipeline(Pipeline):
+    """Takes rows like a pipeline, and answers like one."""
+
+    def __init__(self, plan: Plan, shards: int, *, restart: bool = False) -> None:
+        super().__init__(plan)
+        self._cut = cut(plan)
+        self._count = shards
+        self._restart = restart
+        # Relations' rows pass through the clock, which has the reader's codes here.
+        self.clock = Clock(plan, self.dictionary)
+        self._shards = self._fresh()
+        self._scatter = Scatter(self._cut, shards, self.dictionary)
+        self._gathered = Gathered(plan, self.dictionary)
+        self._relation_inputs = {one.name for one in plan.app.inputs if one.is_relation}
+        self._received: dict[tuple[int, int], dict[str, list[bytes]]] = {}
+
+    def _fresh(self) -> dict[tuple[int, int], Shard]:
+        return {
+            (each.level, shard): Shard(self._cut, each.level, shard, self._count)
+            for each in self._cut.fragments
+            for shard in range(self._count)
+        }
+
+    def add(self, name: str, rows: Rows) -> Rows:
+        if name in self._relation_inputs:
+            return self.clock.add(name, rows)
+        for edge, shard, packed in self._scatter.send(name, rows.position, rows.data):
+            self._post(edge.level, shard, edge.name, packed)
+        late = self.clock.add_keys(name, rows.ts, rows.position)
+        return rows.take(np.isin(rows.position, late.position))
+
+    def _post(self, level: int, shard: int, name: str, packed: bytes) -> None:
+        self._received.setdefault((level, shard), {}).setdefault(name, []).append(packed)
+
+    def end(self, name: str) -> None:
+        self.clock.end(name)
+
+    @property
+    def frontier(self) -> int:
+        return self.clock.frontier
+
+    @property
+    def begun(self) -> bool:
+        return self.clock.begun
+
+    @property
+    def ended(self) -> bool:
+        return self.clock.ended
+
+    @property
+    def slowest(self) -> str | None:
+        feeds = self.clock._feeds
+        open_ = [(feed.frontier, name) for name, feed in feeds.items() if not feed.ended]
+        return min(open_)[1] if open_ else None
+
+    def ready(self) -> int:
+        return sum(feed.waiting_below(self.frontier) for feed in self.clock._feeds.values())
+
+    def run(self) -> Answer:
+        orders = self.clock.run()
+        answer = self._run(orders) if orders is not None else Answer()
+        answer.deletions, answer.refused = self.clock.deletions, self.clock.refused
+        return answer
+
+    def flush(self) -> list[Answer]:
+        answers = []
+        while (last := self._last()) is not None:
+            orders = self.clock.flush(Bound(last.ts + 1, 0))
+            if orders is None:
+                break
+            answers.append(self._run(orders))
+        return answers
+
+    def _last(self) -> Bound | None:
+        found = [each.last_instant() for each in self._shards.values()]
+        return max((each for each in found if each is not None), default=None)
+
+    def _run(self, orders: Orders) -> Answer:
+        orders = Orders.of(orders.arrays())
+        for each in self._cut.fragments:
+            # Shards know nothing of one another, so their order must not matter.
+            for shard in reversed(range(self._count)):
+                received = self._received.pop((each.level, shard), {})
+                sent = self._shards[each.level, shard].run(orders, received)
+                for edge, to, packed in sent.exchanged:
+                    assert edge.level > each.level
+                    self._post(edge.level, to, edge.name, packed)
+                for name, packed in sent.answers:
+                    self._gathered.add(name, packed)
+        if self._restart:
+            fresh = self._fresh()
+            for key, each_fresh in fresh.items():
+                each_fresh.restore(self._shards[key].snapshot())
+            self._shards = fresh
+        return Answer(self._gathered.take())
