@@ -7,12 +7,13 @@ input's rows must travel once anyway.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from kasen.cql.bound import PartitionRows, Rows
-from kasen.cql.expr import Expr
+from kasen.cql.expr import Column, Expr
 from kasen.plan import logical
+from kasen.plan.exprs import rebuild
 from kasen.plan.logical import Node, Scan
 from kasen.plan.lower import Pad, SlidingAggregate
 from kasen.plan.physical import Plan
@@ -60,7 +61,7 @@ class Exchange:
     def name(self) -> str:
         """What the scan that stands for it is called: the same in every process."""
         marks = ("o" if self.ordinals else "") + ("i" if self.instants else "")
-        keys = ",".join(repr(key) for key in self.keys)
+        keys = ",".join(repr(rebuild(key, _nameless)) for key in self.keys)
         return f"#{self.source}{marks} {self.to.name} {keys} @{self.level}"
 
 
@@ -275,8 +276,9 @@ class Exchanges:
                 same = not self._is_scan(child) and self._split(child).keys == keys
                 self.edges[step, position] = None if same else Exchange(child, To.KEY, keys)
         first = self._split_after(step, 0)
-        if isinstance(node, logical.SetOp) and not needs[0].by and self._split_after(step, 1) != first:
-            first = SPREAD
+        if isinstance(node, logical.SetOp) and not needs[0].by:
+            second = self._split_after(step, 1)
+            first = first if first == second or (first.why and second.why) else SPREAD
         self.splits[step] = above(node, first)
 
     def _place_loop(self, stage: tuple[int, ...]) -> None:
@@ -307,6 +309,11 @@ class Exchanges:
         if edge is None:
             return self._split(self.plan.steps[step].inputs[position])
         return self._arriving(edge, "its input is")
+
+
+def _nameless(part: Expr) -> Expr:
+    """Columns are the same whatever they are called."""
+    return replace(part, name="") if isinstance(part, Column) else part
 
 
 def is_loop(plan: Plan, stage: tuple[int, ...]) -> bool:

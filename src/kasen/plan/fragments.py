@@ -191,7 +191,8 @@ class _Level:
         node = self._plan.steps[step].node
         if step not in self._found.bases:
             children = self._plan.steps[step].inputs
-            return node, tuple(self._input(step, position, child) for position, child in enumerate(children))
+            inputs = tuple(self._input(step, position, child) for position, child in enumerate(children))
+            return self._unordered(step, node), inputs
         assert isinstance(node, logical.WindowNode)
         edge = self._edges.get((step, 0))
         counted = edge is not None and edge.ordinals
@@ -203,6 +204,13 @@ class _Level:
         assert isinstance(node.window, Rows)
         every = self._input(step, 1, self._found.bases[step])
         return OrdinalRows(node.schema, node.window), (below, every)
+
+    def _unordered(self, step: int, node: Node) -> Node:
+        """An aggregate behind an exchange: rows of several shards do not leave as they entered."""
+        edge = self._edges.get((step, 0))
+        if not isinstance(node, logical.Aggregate) or edge is None or node.child.insert_only:
+            return node
+        return node.with_children((Scan(node.child.schema, edge.name, True),))
 
     def _again(self, project: Node, below: int, *, counted: bool) -> int:
         """A window's own copy of a projection, with the ordinal as a last column if it needs it."""

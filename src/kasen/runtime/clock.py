@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from kasen.operators.base import State
-from kasen.operators.batch import I64, Batch, Bound, zeros
+from kasen.operators.batch import I64, Batch, Bound, matrix, zeros
 from kasen.operators.dictionary import Dictionary
 from kasen.plan.physical import Plan
 from kasen.runtime.feed import Feed, Rows, as_batch, join, number_tuples
@@ -145,6 +145,11 @@ class Clock:
         return min((feed.frontier for feed in self._feeds.values()), default=2**63 - 1)
 
     @property
+    def upto(self) -> Bound:
+        """Every instant below this has been ordered to run."""
+        return self._upto
+
+    @property
     def begun(self) -> bool:
         return self._begun
 
@@ -197,28 +202,30 @@ class Clock:
         return orders
 
     def _release(self, ts: int, orders: Orders) -> Bound | None:
-        rows = {name: feed.release(ts) for name, feed in self._feeds.items()}
-        by_tuple = self._by_tuple
-        subs: dict[str, I64] = {}
-        if by_tuple:
-            subs = dict(zip(by_tuple, number_tuples([rows[name] for name in by_tuple]), strict=True))
+        pieces = {name: feed.release(ts) for name, feed in self._feeds.items()}
+        rows = {name: join(each) for name, each in pieces.items() if each}
+        subs = self._numbered(rows) if self._by_tuple else {}
         first: list[Bound] = []
         for name, released in rows.items():
-            if not len(released):
-                continue
-            batch = as_batch(released, subs.get(name))
-            first.append(Bound(int(batch.ts[0]), int(batch.sub[0])))
+            sub = subs.get(name, zeros(len(released)))
+            first.append(Bound(int(released.ts[0]), int(sub[0])))
             if name not in self._relations:
                 ordinal = self._counts[name] + 1
                 self._counts[name] += len(released)
-                orders.released[name] = Released(batch.ts, batch.sub, released.position, ordinal)
+                orders.released[name] = Released(released.ts, sub, released.position, ordinal)
                 continue
-            batch, refused = self._relations[name].apply(released, batch)
+            batch, refused = self._relations[name].apply(released, as_batch([released], sub, enter=False))
             self.deletions.append((name, released.position[released.diff < 0]))
             if len(refused):
                 self.refused.append((name, refused.position))
             orders.changes[name] = pack_changes(self._shippers[name], batch)
         return min(first, default=None)
+
+    def _numbered(self, rows: dict[str, Rows]) -> dict[str, I64]:
+        """`sub` of the tuples of each TICK BY TUPLE stream."""
+        none = np.empty(0, np.int64)
+        times = [rows[name].ts if name in rows else none for name in self._by_tuple]
+        return dict(zip(self._by_tuple, number_tuples(times), strict=True))
 
     # ------------------------------------------------------------ state
 
@@ -254,4 +261,4 @@ def _at(rows: Rows, instant: Bound) -> Batch:
     """A static table's rows, entering at one instant."""
     count = len(rows)
     ts, sub = np.full(count, instant.ts, np.int64), zeros(count) + instant.sub
-    return Batch(ts, sub, np.ones(count, np.int64), rows.data)
+    return Batch(ts, sub, np.ones(count, np.int64), matrix(rows.data))

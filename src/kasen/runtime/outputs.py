@@ -6,7 +6,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
 
 from kasen.connect.chunk import Chunk, DeadLetter
 from kasen.connect.dead_letter import DeadLetterFile
@@ -15,9 +18,11 @@ from kasen.connect.registry import open_sink
 from kasen.connect.sink import Sink
 from kasen.errors import DataError
 from kasen.kernels.instants import all_within
+from kasen.operators.batch import I64
+from kasen.operators.dictionary import Dictionary
 from kasen.plan.physical import Plan
 from kasen.runtime.feed import Rows
-from kasen.runtime.pipeline import Answer, Pipeline
+from kasen.runtime.pipeline import Answer
 from kasen.types import Connector
 
 #: Times lie strictly between -MOST_TIME and MOST_TIME, as lengths do, so that their sums never overflow.
@@ -46,6 +51,27 @@ class Progress:
     )
 
 
+class Taker(Protocol):
+    """What rows are handed to: a pipeline, or what stands for one that runs elsewhere."""
+
+    dictionary: Dictionary
+
+    def add(self, name: str, rows: Rows) -> Rows: ...
+
+    @property
+    def frontier(self) -> int: ...
+
+
+def is_beyond(ts: I64) -> npt.NDArray[np.bool_]:
+    """Which times are out of range."""
+    return (ts >= MOST_TIME) | (ts <= -MOST_TIME)
+
+
+def within(rows: Rows) -> Rows:
+    """The rows whose times are in range."""
+    return rows if all_within(rows.ts, MOST_TIME) else rows.take(~is_beyond(rows.ts))
+
+
 OnProgress = Callable[[Progress], None]
 OnAnswer = Callable[[Answer], None]
 
@@ -59,7 +85,7 @@ class Outputs:
     def __init__(
         self,
         plan: Plan,
-        pipeline: Pipeline,
+        pipeline: Taker,
         base: Path,
         out: Path | None,
         notes: dict[str, Any],
@@ -117,11 +143,11 @@ class Outputs:
             self.bury(dead)
         self.progress.rows += len(rows)
         if not all_within(rows.ts, MOST_TIME):
-            beyond = (rows.ts >= MOST_TIME) | (rows.ts <= -MOST_TIME)
+            beyond = is_beyond(rows.ts)
             for position in rows.position[beyond].tolist():
                 reason = "bad timestamp: beyond what windows and delays can be added to"
                 self.bury([chunk.refuse(position - offset, reason)])
-            rows = rows.take(~beyond)
+            rows = within(rows)
         late = self._pipeline.add(name, rows)
         if len(late):
             for position, ts in zip(late.position.tolist(), late.ts.tolist(), strict=True):

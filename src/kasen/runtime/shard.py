@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kasen.operators.base import State
-from kasen.operators.batch import I64, Batch, Bound, empty, ones, orderings
+from kasen.operators.batch import I64, Batch, Bound, Columns, empty, matrix, ones, orderings
 from kasen.operators.dictionary import Dictionary
 from kasen.operators.failures import Failures
 from kasen.operators.net import net
@@ -252,12 +252,13 @@ class Scatter:
                 shipper = Shipper(node.schema, dictionary, PLACED)
                 self._ways.setdefault(node.name, []).append((edge, keys, shipper))
 
-    def send(self, name: str, position: I64, data: I64) -> list[tuple[Exchange, int, bytes]]:
+    def send(self, name: str, position: I64, columns: Columns) -> list[tuple[Exchange, int, bytes]]:
         """Tuples with their positions in the source, or the places that Spark gave them."""
         count = len(position)
         sent: list[tuple[Exchange, int, bytes]] = []
         if not count:
             return sent
+        data = matrix(columns)
         batch = Batch(position, position, ones(count), data)
         for edge, keys, shipper in self._ways.get(name, []):
             if keys is None or self._shards == 1:

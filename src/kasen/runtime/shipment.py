@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from kasen.cql.expr import Column, Expr
 from kasen.kernels.hashing import hash_columns
-from kasen.operators.batch import I64, Batch, Bound
+from kasen.operators.batch import I64, Batch, Bound, Columns
 from kasen.operators.dictionary import Dictionary
 from kasen.operators.failures import Failures
 from kasen.operators.project import Project
@@ -36,7 +36,7 @@ class Shipper:
         types = [pa.string() if name.isdigit() and int(name) in self._texts else pa.int64() for name in names]
         self._schema = pa.schema(list(zip(names, types, strict=True)))
 
-    def pack(self, marks: Sequence[I64], data: I64) -> bytes:
+    def pack(self, marks: Sequence[I64], data: Columns) -> bytes:
         columns: list[pa.Array] = [pa.array(mark) for mark in marks]
         for index in range(self._words):
             words = data[index]

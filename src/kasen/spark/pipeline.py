@@ -1,27 +1,50 @@
 """The epoch loop on Spark: one streaming query, whose micro-batches are the pipeline's epochs.
 
-Spark finds and scans the files, parses and types their rows, and remembers which it has delivered. In
-each micro-batch the rows come to the driver as Arrow, where the same pipeline as in a local run orders
-them and answers. With a checkpoint, results come first, then state and the epoch's number in one file: a
-repeated micro-batch is known by its number and skipped, one that was cut off is undone and done again.
+Spark finds and scans the files, parses and types their rows, and remembers which it has delivered. What
+happens with a micro-batch's rows is the placement's business. When its results are written, its state is
+made durable, and then the epoch is committed: a repeated micro-batch is known by its number and
+skipped, one that was cut off is undone and done again.
 """
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from threading import Event
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from kasen.errors import InternalError, KasenError
+from kasen.errors import DataError, InternalError, KasenError
 from kasen.plan.physical import Input, Plan
-from kasen.runtime.checkpoint import Checkpoints
 from kasen.runtime.outputs import OnAnswer, OnProgress, Outputs, Progress
 from kasen.runtime.pipeline import Pipeline
 from kasen.spark import frames
-from kasen.spark.intake import Intake
+from kasen.spark.epochs import Store
+from kasen.spark.executors import InExecutors, Remote
 from kasen.spark.placement import InDriver, Placement
 from kasen.spark.session import session
+
+
+class Place(StrEnum):
+    """Where operators run."""
+
+    driver = "driver"
+    executors = "executors"
+
+
+def is_local(spark: SparkSession) -> bool:
+    return str(spark.sparkContext.master).startswith("local")
+
+
+def default_place(spark: SparkSession) -> Place:
+    return Place.driver if is_local(spark) else Place.executors
+
+
+def default_shards(spark: SparkSession) -> int:
+    """One for each core that Spark knows of."""
+    return max(1, int(spark.sparkContext.defaultParallelism))
 
 
 class SparkRun:
@@ -38,7 +61,10 @@ class SparkRun:
         flush: bool = False,
         on_progress: OnProgress = lambda _: None,
         on_answer: OnAnswer = lambda _: None,
+        place: Place | None = None,
+        shards: int | None = None,
     ) -> None:
+        """`place` and `shards` say where operators run and on how many shards; if None, the master does."""
         self._plan = plan
         self._base = base
         self._flush = flush or plan.app.setting("flush") == "true"
@@ -46,21 +72,42 @@ class SparkRun:
         self._files_per_epoch = files_per_epoch
         self._stopping = False
         self._error: KasenError | None = None
-        self.pipeline = Pipeline(plan)
-        self._checkpoints = (
-            # Spark does not repeat epochs that it has finished, so only the newest state will do.
-            Checkpoints(checkpoint / "state", plan.fingerprint, older_will_do=False) if checkpoint else None
-        )
-        states, notes = (self._checkpoints and self._checkpoints.load()) or (None, {})
-        self._resumed = states is not None
-        if states is not None:
-            self.pipeline.restore(states)
-        self._last_epoch: int = notes.get("epoch", -1)
-        self.outputs = Outputs(plan, self.pipeline, base, out, notes, on_progress, on_answer)
-        streams = [one for one in plan.app.inputs if not one.is_static]
-        self._intake = Intake(streams, self.pipeline.dictionary, notes.get("counts", {}))
-        self._placement: Placement = InDriver(plan, self.pipeline, self.outputs, self._intake)
+        self._query: StreamingQuery | None = None
+        self._started = Event()
         self.spark: SparkSession = session(master)
+        place = place or default_place(self.spark)
+        self._store = self._open_store(place, shards or default_shards(self.spark))
+        record = self._store.load() if self._store is not None else None
+        self._resumed = record is not None
+        self._last_epoch: int = record["epoch"] if record is not None else -1
+        notes = record["notes"] if record is not None else {}
+        self.pipeline: Pipeline | Remote
+        self._placement: Placement
+        if place is Place.driver:
+            self.pipeline = Pipeline(plan)
+            self.outputs = Outputs(plan, self.pipeline, base, out, notes, on_progress, on_answer)
+            self._placement = InDriver(plan, self.pipeline, self.outputs, self._store, record)
+        else:
+            assert self._store is not None
+            self.pipeline = Remote(plan)
+            self.outputs = Outputs(plan, self.pipeline, base, out, notes, on_progress, on_answer)
+            count = shards or default_shards(self.spark)
+            self._placement = InExecutors(
+                plan, self.spark, count, self.pipeline, self.outputs, self._store, record
+            )
+
+    def _open_store(self, place: Place, shards: int) -> Store | None:
+        """Where state is durable. Executors need such a place even if no restart is asked for."""
+        layout = "the driver" if place is Place.driver else f"executors with {shards} shards"
+        if self._checkpoint is not None:
+            root = str((self._checkpoint / "state").resolve())
+            return Store(root, self._plan.fingerprint, layout)
+        if place is Place.driver:
+            return None
+        if not is_local(self.spark):
+            raise DataError("on the executors of a cluster, give --checkpoint: a folder that all hosts reach")
+        self._temporary = TemporaryDirectory(prefix="kasen-")
+        return Store(self._temporary.name, self._plan.fingerprint, layout)
 
     def stop(self) -> None:
         """Asks for an end after the epoch that is running."""
@@ -90,7 +137,10 @@ class SparkRun:
         writer = joined.writeStream.queryName("kasen").foreachBatch(self._epoch).trigger(availableNow=True)
         if self._checkpoint is not None:
             writer = writer.option("checkpointLocation", str((self._checkpoint / "spark").resolve()))
-        return writer.start()
+        query = writer.start()
+        self._query = query
+        self._started.set()
+        return query
 
     def _run_query(self, query: StreamingQuery) -> None:
         try:
@@ -115,16 +165,24 @@ class SparkRun:
         if self._stopping:
             raise InternalError("stopped between epochs")
         try:
+            self._check_query(epoch)
             self._placement.epoch(batch, epoch)
             self._commit(epoch)
         except KasenError as error:
             self._error = error
             raise
 
+    def _check_query(self, epoch: int) -> None:
+        """State belongs to one streaming query, whose epochs Spark numbers."""
+        if self._store is not None and self._checkpoint is not None:
+            self._started.wait()
+            assert self._query is not None
+            self._store.check_query(str(self._query.id), epoch)
+
     def _commit(self, epoch: int) -> None:
+        """Results first, then state, then the record that makes both count."""
         self._last_epoch = epoch
-        if self._checkpoints is not None:
+        if self._store is not None:
             notes = self.outputs.committed()
-            notes["epoch"] = epoch
-            notes["counts"] = self._intake.counts
-            self._checkpoints.save(self.pipeline.snapshot(), notes)
+            record, files = self._placement.save(epoch)
+            self._store.commit({**record, "epoch": epoch, "notes": notes}, files)

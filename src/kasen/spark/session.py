@@ -24,6 +24,8 @@ def session(master: str | None = None) -> SparkSession:
         .appName("kasen")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.ui.showConsoleProgress", "false")
+        # Workers are forked from a process that has Kasen loaded.
+        .config("spark.python.daemon.module", "kasen.spark.daemon")
     )
     if master.startswith("local"):
         # An embedded Spark talks to itself only, and small epochs want few partitions.

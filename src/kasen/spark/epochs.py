@@ -1,0 +1,234 @@
+"""Durable epochs: which files of state count, and nothing else does.
+
+State is a log and a snapshot. Each part of a pipeline (the driver's, or a fragment on a shard) writes what
+it read in an epoch as a segment, and a snapshot only when the segments since the last one outweigh it. So
+the bytes written are in proportion to the input, whatever the windows, and a restart reads about as much
+as the state is large: it replays the segments, which gives the same state, because answers are deterministic.
+
+Files carry the name of the attempt that wrote them. They count only if the epoch's commit record lists
+them, and that record is created or, if it is there already, left alone: a task or a driver that was thought
+dead and goes on writing changes nothing. Two records are kept, with the files they list.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow.fs
+
+from kasen.errors import DataError
+
+VERSION = 1
+_KEPT = 2
+#: Below this, segments never call for a snapshot: many small files cost more than their bytes.
+LEAST = 1 << 18
+
+
+@dataclass(slots=True)
+class Journal:
+    """A part's files: its last snapshot (epoch, file, bytes) and the segments since (epoch, file, bytes).
+
+    A segment's file may be "": nothing came for the part in that epoch, but time went on.
+    """
+
+    snapshot: tuple[int, str, int] | None = None
+    log: list[tuple[int, str, int]] = field(default_factory=list)
+
+    def add(self, epoch: int, segment: tuple[str, int] | None, snapshot: tuple[str, int] | None) -> None:
+        if segment is not None:
+            self.log.append((epoch, *segment))
+        if snapshot is not None:
+            self.snapshot, self.log = (epoch, *snapshot), []
+
+    def wants_snapshot(self, more: int) -> bool:
+        """Whether the segments, with one of `more` bytes, outweigh the snapshot."""
+        size = sum(each[2] for each in self.log) + more
+        return size > max(LEAST, self.snapshot[2] if self.snapshot is not None else 0)
+
+    @property
+    def since(self) -> int:
+        """The epoch of the last snapshot; -1 if there is none."""
+        return -1 if self.snapshot is None else self.snapshot[0]
+
+    def files(self) -> set[str]:
+        found = {file for _, file, _ in self.log if file}
+        return found | {self.snapshot[1]} if self.snapshot is not None else found
+
+    def to_json(self) -> dict[str, Any]:
+        return {"snapshot": self.snapshot, "log": self.log}
+
+    @staticmethod
+    def of(record: dict[str, Any]) -> Journal:
+        snapshot = record["snapshot"]
+        log = [(int(epoch), str(file), int(size)) for epoch, file, size in record["log"]]
+        return Journal(None if snapshot is None else (snapshot[0], snapshot[1], snapshot[2]), log)
+
+
+class Files:
+    """Whole files below a path, on any file system that Arrow reaches. Workers use this alone."""
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+        self._system: pyarrow.fs.FileSystem = pyarrow.fs.LocalFileSystem()
+        self._base: str = root
+        if "://" in root:
+            self._system, self._base = pyarrow.fs.FileSystem.from_uri(root)
+        self._is_local = isinstance(self._system, pyarrow.fs.LocalFileSystem)
+
+    def _path(self, name: str) -> str:
+        return f"{self._base}/{name}"
+
+    def make(self, *folders: str) -> None:
+        for folder in folders:
+            self._system.create_dir(self._path(folder), recursive=True)
+
+    def read(self, name: str) -> bytes:
+        with self._system.open_input_file(self._path(name)) as file:
+            content: bytes = file.read()
+        return content
+
+    def write(self, name: str, content: bytes) -> tuple[str, int]:
+        """A new file, safe when this returns; its name and size."""
+        if self._is_local:
+            with Path(self._path(name)).open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+        else:
+            with self._system.open_output_stream(self._path(name)) as stream:
+                stream.write(content)
+        return name, len(content)
+
+    def create(self, name: str, content: bytes) -> bool:
+        """A new file, whole at once; False if there is one of that name already, which stays as it is."""
+        draft = f"{name}.{uuid.uuid4().hex}"
+        self.write(draft, content)
+        if self._is_local:
+            try:
+                # Unlike a rename, a link never replaces what is there.
+                os.link(self._path(draft), self._path(name))
+            except FileExistsError:
+                return False
+            finally:
+                Path(self._path(draft)).unlink()
+            _sync_folder(Path(self._path(name)).parent)
+            return True
+        if self.exists(name):
+            self._system.delete_file(self._path(draft))
+            return False
+        self._system.move(self._path(draft), self._path(name))
+        return True
+
+    def exists(self, name: str) -> bool:
+        info = self._system.get_file_info(self._path(name))
+        return bool(info.type != pyarrow.fs.FileType.NotFound)
+
+    def list(self, folder: str) -> list[str]:
+        selector = pyarrow.fs.FileSelector(self._path(folder), allow_not_found=True)
+        return sorted(f"{folder}/{info.base_name}" for info in self._system.get_file_info(selector))
+
+    def remove(self, name: str) -> None:
+        try:
+            self._system.delete_file(self._path(name))
+        except FileNotFoundError:
+            return
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+class Store:
+    """The epochs of one run of an app, in a folder: `commits/` and `files/`."""
+
+    def __init__(self, root: str, fingerprint: str, layout: str) -> None:
+        """`layout` says how state is cut into parts: placement and number of shards."""
+        self.files = Files(root)
+        self._identity = {"version": VERSION, "app": fingerprint, "layout": layout}
+        self._records: dict[int, dict[str, Any]] = {}
+        self.files.make("commits", "files")
+
+    def load(self) -> dict[str, Any] | None:
+        """The last commit record; what no kept record lists is removed."""
+        self._check_identity()
+        names = [name for name in self.files.list("commits") if name.endswith(".json")]
+        for name in names[-_KEPT:]:
+            record = self._read(name)
+            self._records[int(record["epoch"])] = record
+        live = self._live()
+        for name in self.files.list("files"):
+            if name not in live:
+                self.files.remove(name)
+        return self._records[max(self._records)] if self._records else None
+
+    def _read(self, name: str) -> dict[str, Any]:
+        try:
+            record: dict[str, Any] = json.loads(self.files.read(name))
+            return record
+        except (ValueError, OSError) as error:
+            raise DataError(
+                f"{self.files.root}/{name} is damaged ({error}); remove the folder to start anew"
+            ) from None
+
+    def _check_identity(self) -> None:
+        content = json.dumps(self._identity).encode()
+        if self.files.create("identity.json", content):
+            return
+        found = self._read("identity.json")
+        if found["version"] != VERSION:
+            raise DataError(
+                f"{self.files.root} has format {found['version']}; this Kasen reads format {VERSION}"
+            )
+        if found["app"] != self._identity["app"]:
+            raise DataError(
+                f"{self.files.root} holds checkpoints of another app, or of another text of this one; "
+                "give a new folder, or remove this one to start anew"
+            )
+        if found["layout"] != self._identity["layout"]:
+            raise DataError(
+                f"{self.files.root} holds state of {found['layout']}, and this run is of "
+                f"{self._identity['layout']}; run it as before, or remove the folder to start anew"
+            )
+
+    def check_query(self, query: str, epoch: int) -> None:
+        """Refuses epochs of another streaming query than the one whose state this is."""
+        self.files.create("query.json", json.dumps({"id": query}).encode())
+        known = self._read("query.json")["id"]
+        if known != query:
+            raise DataError(
+                f"{self.files.root} holds the state of streaming query {known}, and this is {query}: "
+                "Spark's own checkpoint was removed or is another one's; remove both to start anew"
+            )
+        if epoch > 0 and not self._records:
+            raise DataError(
+                f"{self.files.root} holds no state, but Spark goes on at epoch {epoch}: the state was "
+                "removed; remove Spark's checkpoint too to start anew"
+            )
+
+    def commit(self, record: dict[str, Any], files: set[str]) -> None:
+        """The epoch counts from now on, with exactly these files."""
+        epoch = int(record["epoch"])
+        record = {**record, "files": sorted(files)}
+        if not self.files.create(f"commits/{epoch:012}.json", json.dumps(record).encode()):
+            raise DataError(
+                f"epoch {epoch} was committed by another run into {self.files.root}; end one of the two"
+            )
+        before = self._live()
+        self._records[epoch] = record
+        for old in sorted(self._records)[:-_KEPT]:
+            del self._records[old]
+            self.files.remove(f"commits/{old:012}.json")
+        for name in before - self._live():
+            self.files.remove(name)
+
+    def _live(self) -> set[str]:
+        return {file for record in self._records.values() for file in record["files"]}

@@ -1,0 +1,348 @@
+"""What Python workers on the executors do: scatter an input's rows to shards, and run a fragment on a shard.
+
+Between fragments everything travels as packed changes, a few large cells a shard, so that Spark moves bytes
+and not rows. A worker keeps its shards' operators warm between epochs. Spark moves shards between workers
+freely, so warmth is an optimisation that is checked: state counts only if it is the one after the last
+epoch that was committed, by the name of that attempt. A cold worker takes the copy that another worker
+of the host has left, or else the durable state, and replays what came since.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark import TaskContext
+
+from kasen.connect.encode import encode
+from kasen.connect.layout import Layout
+from kasen.connect.memory import chunk_of
+from kasen.operators.dictionary import Dictionary
+from kasen.plan.fragments import Cut
+from kasen.plan.physical import Input
+from kasen.runtime.arrays import pack_arrays, unpack_arrays
+from kasen.runtime.clock import Orders
+from kasen.runtime.shard import Scatter, Shard
+from kasen.spark.epochs import Files, Journal
+from kasen.spark.frames import BAD, BLOCK, FILE, PLACE, RAW
+
+#: The rows that travel: for which shard, at which level, along which exchange, and the packed changes.
+SHIPPED = "shard int, level int, name string, packed binary"
+_SHIPPED = pa.schema(
+    [("shard", pa.int32()), ("level", pa.int32()), ("name", pa.string()), ("packed", pa.binary())]
+)
+#: Levels of what is for the driver: the keys of an input's rows; answers, and what a shard did.
+KEYS, DONE = -1, 0
+REPORT = "#report"
+
+# A state up to this size is left for other workers of the host after every epoch.
+_SMALL = 4 << 20
+_DAY = 86_400.0
+# Operators that no epoch has asked for since so many seconds are let go.
+_IDLE = 300.0
+_MOST_PLANS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What the tasks of an epoch are told. `base` is the attempt that their state must come from."""
+
+    pipeline: str
+    epoch: int
+    attempt: str
+    base: str
+    shards: int
+    cut: bytes
+    root: str
+    orders: bytes = b""
+    #: By level and shard; and for each epoch since the oldest snapshot its orders' file and attempt.
+    journals: tuple[tuple[str, Journal], ...] = ()
+    past: tuple[tuple[int, str, str], ...] = ()
+    keep: bool = True
+
+    def open(self) -> Cut:
+        """The plan; unpacked once in a worker."""
+        if self.pipeline not in _CUTS:
+            while len(_CUTS) >= _MOST_PLANS:
+                del _CUTS[next(iter(_CUTS))]
+            _CUTS[self.pipeline] = pickle.loads(self.cut)
+        return _CUTS[self.pipeline]
+
+
+_CUTS: dict[str, Cut] = {}
+
+
+def _shipped(rows: list[tuple[int, int, str, bytes]]) -> pa.RecordBatch:
+    columns = zip(*rows, strict=True) if rows else [[], [], [], []]
+    arrays = [pa.array(column, type_) for column, type_ in zip(columns, _SHIPPED.types, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=_SHIPPED)
+
+
+# ---------------------------------------------------------------- the scan's side
+
+
+def scatter(job: Job, columns: list[str], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Sends rows to their shards, and their keys (time and place) to the driver."""
+    cut = job.open()
+    streams = [one for one in cut.plan.app.inputs if not one.is_static]
+    dictionary = Dictionary()
+    ways = Scatter(cut, job.shards, dictionary)
+    keys = _Keys()
+    for unnamed in batches:
+        batch = unnamed.rename_columns(columns)
+        names = batch.column(0)
+        for name in names.unique().to_pylist():
+            index = next(at for at, one in enumerate(streams) if one.name == name)
+            mine = batch if names.null_count == 0 and pc.all(pc.equal(names, name)).as_py() else None
+            mine = batch.filter(pc.equal(names, name)) if mine is None else mine
+            table = _own(mine, index)
+            good = table
+            if table.column(BAD).null_count < len(table):
+                good = table.filter(pc.is_null(table.column(BAD)))
+            place, data, ts = _rows(streams[index], good, dictionary)
+            keys.add(name, table, ts)
+            sent = [
+                (shard, edge.level, edge.name, packed) for edge, shard, packed in ways.send(name, place, data)
+            ]
+            if sent:
+                yield _shipped(sent)
+    yield _shipped([(0, KEYS, "", keys.packed())])
+    # A shard without rows must hear of the epoch, too: its windows may move.
+    yield _shipped([(shard, 1, "", b"") for shard in range(job.shards)])
+
+
+def _own(batch: pa.RecordBatch, index: int) -> pa.RecordBatch:
+    """A stream's own columns of frames.union, and the place."""
+    prefix = f"{index}."
+    own = [name for name in batch.schema.names if name.startswith(prefix)]
+    named = [*(name[len(prefix) :] for name in own), PLACE]
+    return batch.select([*own, PLACE]).rename_columns(named)
+
+
+def _rows(one: Input, good: pa.RecordBatch, dictionary: Dictionary) -> tuple[Any, Any, Any]:
+    layout = Layout(one.name, one.schema, one.timestamp)
+    chunk = chunk_of(layout, good.select(list(one.schema.names)))
+    assert len(chunk) == len(good), "a typed row was refused"
+    data = encode(chunk, dictionary)
+    assert one.timestamp is not None
+    return good.column(PLACE).to_numpy(), data, data[one.timestamp]
+
+
+class _Keys:
+    """Of all rows of a task: which file's they are, their places and times; of bad ones, why."""
+
+    def __init__(self) -> None:
+        self._runs: list[tuple[str, str, int, int, int]] = []
+        self._ts: list[Any] = []
+        self._bad: list[tuple[int, str, str]] = []
+
+    def add(self, name: str, table: pa.RecordBatch, ts: Any) -> None:
+        place = table.column(PLACE).to_numpy()
+        blocks = table.column(BLOCK).to_numpy()
+        files = table.column(FILE)
+        changes = np.nonzero(np.diff(place) != 1)[0] + 1
+        if len(place) > 1:
+            other = pc.not_equal(files.slice(1), files.slice(0, len(files) - 1)).to_numpy(
+                zero_copy_only=False
+            )
+            changes = np.union1d(changes, np.nonzero(other | (np.diff(blocks) != 0))[0] + 1)
+        starts = [0, *changes.tolist()] if len(place) else []
+        for start, end in zip(starts, [*starts[1:], len(place)], strict=True):
+            run = (name, files[start].as_py(), int(blocks[start]), int(place[start]), end - start)
+            self._runs.append(run)
+        times = np.zeros(len(place), np.int64)
+        is_good = pc.is_null(table.column(BAD)).to_numpy(zero_copy_only=False)
+        times[is_good] = ts
+        self._ts.append(times)
+        for row in np.nonzero(~is_good)[0].tolist():
+            self._bad.append(
+                (int(place[row]), table.column(BAD)[row].as_py(), table.column(RAW)[row].as_py())
+            )
+
+    def packed(self) -> bytes:
+        texts = json.dumps({"runs": self._runs, "bad": self._bad}).encode()
+        ts = np.concatenate([np.empty(0, np.int64), *self._ts])
+        return pack_arrays({"keys": {"ts": ts, "texts": np.frombuffer(texts, np.uint8)}}, compress=False)
+
+
+# ---------------------------------------------------------------- a shard's side
+
+
+def run_level(job: Job, level: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Runs a fragment on the shard whose rows these are. What is for later levels passes through."""
+    received: dict[str, list[bytes]] = {}
+    shard = -1
+    for batch in batches:
+        if not len(batch):
+            continue
+        shard = batch.column(0)[0].as_py()
+        is_mine = pc.equal(batch.column(1), level)
+        mine = batch.filter(is_mine)
+        for name, packed in zip(mine.column(2).to_pylist(), mine.column(3).to_pylist(), strict=True):
+            if name:
+                received.setdefault(name, []).append(packed)
+        if len(mine) < len(batch):
+            yield batch.filter(pc.invert(is_mine))
+    if shard < 0:
+        return
+    started = time.perf_counter()
+    running = _Running.find(job, level, shard)
+    orders = Orders.of(unpack_arrays(job.orders))
+    sent = running.shard.run(orders, received)
+    rows = [(to, edge.level, edge.name, packed) for edge, to, packed in sent.exchanged]
+    rows += [(shard, DONE, name, packed) for name, packed in sent.answers]
+    rows.append((shard, level + 1, "", b""))
+    report = running.finish(job, received)
+    report["seconds"] = time.perf_counter() - started
+    rows.append((shard, DONE, REPORT, json.dumps(report).encode()))
+    for row in rows:
+        yield _shipped([row])
+
+
+class _Running:
+    """A shard that this worker has, and the attempt that its state comes from."""
+
+    def __init__(self, shard: Shard, part: str) -> None:
+        self.shard = shard
+        self._part = part
+        self.token: str | None = None  # none while an epoch runs: a task that fails must not be found again
+        self._how = "warm"
+        self._known = 0  # the state's size when it was last looked at
+        self._used = time.monotonic()
+        self._unsaved = 0  # bytes received since the host's copy was made
+
+    @staticmethod
+    def find(job: Job, level: int, shard: int) -> _Running:
+        part = f"{level}.{shard}"
+        found = _WARM.get((job.pipeline, part))
+        if found is not None and found.token == job.base:
+            found._how, found.token = "warm", None
+            found._used = time.monotonic()
+            return found
+        fresh = _Running(Shard(job.open(), level, shard, job.shards), part)
+        fresh._restore(job)
+        for other in [key for key, each in _WARM.items() if each._used < time.monotonic() - _IDLE]:
+            del _WARM[other]
+        _WARM[job.pipeline, part] = fresh
+        return fresh
+
+    def _restore(self, job: Job) -> None:
+        journal = dict(job.journals).get(self._part, Journal())
+        attempts = {epoch: attempt for epoch, _, attempt in job.past}
+        files = Files(job.root)
+        since, copy = -1, _host_copy(job.pipeline, self._part)
+        self._how = "fresh" if not job.past and journal.snapshot is None else "restored"
+        if copy is not None and attempts.get(copy[0]) == copy[1] and copy[0] >= journal.since:
+            since = copy[0]
+            self.shard.restore(copy[2])
+            self._how = "taken over"
+        elif journal.snapshot is not None:
+            since = journal.snapshot[0]
+            self.shard.restore(unpack_arrays(files.read(journal.snapshot[1])))
+        segments = {epoch: file for epoch, file, _ in journal.log}
+        for epoch, file, _ in job.past:
+            if epoch > since:
+                received = _unpacked(files.read(segments[epoch])) if segments.get(epoch) else {}
+                self.shard.run(Orders.of(unpack_arrays(files.read(file))), received)
+
+    def finish(self, job: Job, received: dict[str, list[bytes]]) -> dict[str, Any]:
+        """Makes the epoch durable, and leaves a copy for the host if that is cheap."""
+        report: dict[str, Any] = {"part": self._part, "how": self._how, "snapshot": None}
+        journal = dict(job.journals).get(self._part, Journal())
+        context = TaskContext.get()
+        try_ = context.taskAttemptId() if context is not None else 0
+        name = f"files/{self._part}-{job.epoch:012}-{job.attempt}.{try_}"
+        state = None
+        if job.keep:
+            files = Files(job.root)
+            packed = _packed(received) if received else b""
+            report["segment"] = files.write(f"{name}.segment", packed)[0] if received else ""
+            report["weight"] = weight = len(packed) + len(job.orders)
+            if journal.wants_snapshot(weight):
+                state = self.shard.snapshot()
+                report["snapshot"] = files.write(f"{name}.snapshot", pack_arrays(state))
+        last = self.shard.last_instant()
+        report["last"] = None if last is None else [last.ts, last.sub]
+        report["failures"] = self.shard.failures.count
+        report["state"] = self._known
+        self._unsaved += sum(len(each) for parts in received.values() for each in parts)
+        if self._known <= _SMALL or self._unsaved > self._known or state is not None:
+            state = state if state is not None else self.shard.snapshot()
+            self._known = report["state"] = _size(state)
+            self._unsaved = 0
+            _leave_copy(job, self._part, state)
+        self.token = job.attempt
+        return report
+
+
+_WARM: dict[tuple[str, str], _Running] = {}
+
+
+def _size(state: dict[str, Any]) -> int:
+    return sum(array.nbytes for part in state.values() for array in part.values())
+
+
+def _packed(received: dict[str, list[bytes]]) -> bytes:
+    parts = {
+        name: {str(at): np.frombuffer(each, np.uint8) for at, each in enumerate(parts)}
+        for name, parts in received.items()
+    }
+    return pack_arrays(parts)
+
+
+def _unpacked(segment: bytes) -> dict[str, list[bytes]]:
+    return {
+        name: [each.tobytes() for each in parts.values()] for name, parts in unpack_arrays(segment).items()
+    }
+
+
+# ---------------------------------------------------------------- copies on the host
+
+
+def host_folder(pipeline: str) -> Path:
+    """Where the workers of a host leave states to one another; in memory if the system has such a place."""
+    shared = Path("/dev/shm")
+    base = shared if shared.is_dir() and os.access(shared, os.W_OK) else Path(tempfile.gettempdir())
+    return base / f"kasen-{os.getuid()}" / pipeline
+
+
+def _leave_copy(job: Job, part: str, state: dict[str, Any]) -> None:
+    folder = host_folder(job.pipeline)
+    if not folder.is_dir():
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _sweep(folder.parent)
+    token = json.dumps([job.epoch, job.attempt]).encode()
+    content = pack_arrays({**state, "#token": {"token": np.frombuffer(token, np.uint8)}}, compress=False)
+    draft = folder / f"{part}.{os.getpid()}"
+    draft.write_bytes(content)
+    draft.replace(folder / part)
+
+
+def _host_copy(pipeline: str, part: str) -> tuple[int, str, dict[str, Any]] | None:
+    """Epoch, attempt and state of the copy that is there, if any."""
+    file = host_folder(pipeline) / part
+    try:
+        with pa.memory_map(str(file)) as mapped:
+            state = unpack_arrays(mapped.read_buffer())
+    except (OSError, pa.ArrowInvalid):
+        return None
+    epoch, attempt = json.loads(state.pop("#token")["token"].tobytes())
+    return epoch, attempt, state
+
+
+def _sweep(folder: Path) -> None:
+    """Removes what pipelines that ended long ago have left on this host."""
+    for old in folder.iterdir():
+        if old.stat().st_mtime < time.time() - _DAY:
+            shutil.rmtree(old, ignore_errors=True)

@@ -1,0 +1,90 @@
+"""The keys of a micro-batch's tuples in reading order: what the driver's clock needs of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from kasen.connect.chunk import DeadLetter
+from kasen.operators.batch import I64
+from kasen.runtime.arrays import unpack_arrays
+
+
+@dataclass(slots=True)
+class Reading:
+    """A stream's tuples as read: files in the order of their names, and in each by place.
+
+    `runs` are as Orders have them. `firsts` has for each run its first position and that position's line.
+    """
+
+    ts: I64
+    position: I64
+    runs: I64
+    firsts: list[tuple[int, int]]
+    dead: list[DeadLetter]
+
+    def line(self, position: int) -> int:
+        first, line = max(each for each in self.firsts if each[0] <= position)
+        return line + position - first
+
+    def place(self, position: int) -> int:
+        """Where Spark saw the tuple at a position."""
+        place, first = max(self.runs.T.tolist(), key=lambda run: (run[1] <= position, run[1]))
+        return int(place + position - first)
+
+
+@dataclass(slots=True)
+class _Run:
+    """Tuples that follow one another in a file, as a task saw them."""
+
+    file: str
+    block: int
+    place: int
+    ts: I64
+    bad: list[tuple[int, str, str]]
+
+
+def read_keys(packed: Sequence[bytes], counts: dict[str, int]) -> dict[str, Reading]:
+    """What the scan's tasks saw, by stream. `counts` has how many tuples came before; it is updated."""
+    runs: dict[str, list[_Run]] = {}
+    for each in packed:
+        state = unpack_arrays(each)["keys"]
+        texts = json.loads(state["texts"].tobytes())
+        start = 0
+        for name, file, block, place, count in texts["runs"]:
+            bad = [(p, why, raw) for p, why, raw in texts["bad"] if place <= p < place + count]
+            run = _Run(file, block, place, state["ts"][start : start + count], bad)
+            runs.setdefault(name, []).append(run)
+            start += count
+    found = {}
+    for name, each_run in runs.items():
+        each_run.sort(key=lambda run: (run.file, run.block, run.place))
+        found[name] = _reading(name, each_run, counts)
+    return found
+
+
+def _reading(name: str, runs: list[_Run], counts: dict[str, int]) -> Reading:
+    position = counts.get(name, 0)
+    ts, positions, firsts, dead = [], [], [], []
+    places: list[tuple[int, int]] = []
+    file, line = "", 2
+    for run in runs:
+        # The first line of a file is its header.
+        line = line if run.file == file else 2
+        file = run.file
+        is_good = np.ones(len(run.ts), np.bool_)
+        for place, why, raw in run.bad:
+            is_good[place - run.place] = False
+            dead.append(DeadLetter(name, line + place - run.place, why, raw))
+        ts.append(run.ts[is_good])
+        positions.append(np.arange(position, position + len(run.ts))[is_good])
+        firsts.append((position, line))
+        places.append((run.place, position))
+        position += len(run.ts)
+        line += len(run.ts)
+    counts[name] = position
+    ordered = np.array(sorted(places), np.int64).T
+    return Reading(np.concatenate(ts), np.concatenate(positions), np.ascontiguousarray(ordered), firsts, dead)

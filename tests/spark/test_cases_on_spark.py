@@ -1,0 +1,64 @@
+"""Every case on a real Spark: in the driver, and on executors with 1 and 3 shards, in small micro-batches."""
+
+from __future__ import annotations
+
+import traceback
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from kasen.spark.session import session
+from tests.cases_format import Case, all_cases, expected_rows, query_schema, shown
+from tests.oracle import Result
+from tests.spark.fleet import PARTS, Member, run_together
+from tests.test_cases import bind, check_dead_letters, compare
+
+pytestmark = pytest.mark.spark
+
+CASES = [case for case in all_cases() if case.section("error") is None]
+GROUPS = 8
+PLACES = {"driver": None, "1 shard": 1, "3 shards": 3}
+
+
+@pytest.fixture(scope="module")
+def spark() -> SparkSession:
+    return session("local[2]")
+
+
+def parts(case: Case) -> int:
+    """Dead letters tell lines of whole files, so such cases are read in one piece."""
+    return 1 if case.section("dead_letter") is not None else PARTS
+
+
+@pytest.mark.parametrize("group", range(GROUPS))
+@pytest.mark.parametrize("place", PLACES)
+def test_cases_have_the_same_answers_on_spark(
+    place: str, group: int, spark: SparkSession, tmp_path: Path
+) -> None:
+    cases = CASES[group::GROUPS]
+    members = []
+    for number, case in enumerate(cases):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        members.append(Member(bind(case, folder), folder, spark, PLACES[place], parts(case)))
+    failed = []
+    for case, member, result in zip(cases, members, run_together(members), strict=True):
+        try:
+            check_result(case, member, result)
+        except AssertionError:
+            failed.append(f"{case.name} {traceback.format_exc(limit=0)}")
+    assert not failed, "\n".join(failed)
+
+
+def check_result(case: Case, member: Member, result: Result) -> None:
+    time = member.app.time
+    for name in case.queries:
+        schema = query_schema(member.app, name)
+        expected = expected_rows(case.section(name) or "", schema, time)
+        compare(name, shown(expected, schema, time), shown(result.queries[name], schema, time))
+    check_dead_letters(case, result)
+
+
+def test_all_cases_are_run() -> None:
+    assert sum(len(CASES[group::GROUPS]) for group in range(GROUPS)) == len(CASES) >= 200
