@@ -22,21 +22,21 @@ class ShardedPipeline(Pipeline):
 
     def __init__(self, plan: Plan, shards: int, *, restart: bool = False) -> None:
         super().__init__(plan)
-        self._cut = cut(plan)
+        self._fragments = cut(plan)
         self._count = shards
         self._restart = restart
         # Relations' rows pass through the clock, which has the reader's codes here.
         self.clock = Clock(plan, self.dictionary)
         self._shards = self._fresh()
-        self._scatter = Scatter(self._cut, shards, self.dictionary)
+        self._scatter = Scatter(self._fragments, shards, self.dictionary)
         self._gathered = Gathered(plan, self.dictionary)
         self._relation_inputs = {one.name for one in plan.app.inputs if one.is_relation}
         self._received: dict[tuple[int, int], dict[str, list[bytes]]] = {}
 
     def _fresh(self) -> dict[tuple[int, int], Shard]:
         return {
-            (each.level, shard): Shard(self._cut, each.level, shard, self._count)
-            for each in self._cut.fragments
+            (each.level, shard): Shard(self._fragments, each.level, shard, self._count)
+            for each in self._fragments.fragments
             for shard in range(self._count)
         }
 
@@ -75,7 +75,8 @@ class ShardedPipeline(Pipeline):
     def ready(self) -> int:
         return sum(feed.waiting_below(self.frontier) for feed in self.clock._feeds.values())
 
-    def run(self) -> Answer:
+    def run(self, most: int | None = None) -> Answer:
+        del most
         orders = self.clock.run()
         answer = self._run(orders) if orders is not None else Answer()
         answer.deletions, answer.refused = self.clock.deletions, self.clock.refused
@@ -96,7 +97,7 @@ class ShardedPipeline(Pipeline):
 
     def _run(self, orders: Orders) -> Answer:
         orders = Orders.of(orders.arrays())
-        for each in self._cut.fragments:
+        for each in self._fragments.fragments:
             # Shards know nothing of one another, so their order must not matter.
             for shard in reversed(range(self._count)):
                 received = self._received.pop((each.level, shard), {})

@@ -17,6 +17,7 @@ from kasen.connect.sniff import sniffer
 from kasen.cql.bind import bind_file
 from kasen.cql.bound import App
 from kasen.errors import DataError, KasenError
+from kasen.spark.place import Place
 
 # Engines are loaded when they are first used: `kasen check` needs neither Spark nor compiled kernels.
 if TYPE_CHECKING:
@@ -61,6 +62,8 @@ class Job:
     master: str | None = None
     files_per_epoch: int | None = None
     python: list[Path] | None = None
+    place: Place | None = None
+    shards: int | None = None
 
 
 @app.command()
@@ -73,10 +76,15 @@ def check(file: AppFile, python: Python = None) -> None:
 
 @app.command()
 def explain(file: AppFile, python: Python = None) -> None:
-    """Print the plan: shared parts, shard keys, expected state, loops and where they are cut."""
+    """Print the plan: shared parts, shard keys, expected state, loops, and the exchanges on executors."""
     from kasen.plan.explain import explain as explain_app
+    from kasen.plan.explain_fragments import explain_fragments
+    from kasen.plan.fragments import cut
+    from kasen.plan.physical import plan_app
 
-    typer.echo(explain_app(load(file, python)), nl=False)
+    bound = load(file, python)
+    typer.echo(explain_app(bound))
+    typer.echo(explain_fragments(cut(plan_app(bound))), nl=False)
 
 
 @app.command()
@@ -92,9 +100,20 @@ def run(
     strict: Annotated[bool, typer.Option(help="Exit with 3 if any row was refused.")] = False,
     master: Annotated[str | None, typer.Option(help="Spark's master; embedded local[*] if none.")] = None,
     python: Python = None,
+    place: Annotated[
+        Place | None, typer.Option(help="Where Spark runs operators; executors unless the master is local.")
+    ] = None,
+    shards: Annotated[
+        int | None, typer.Option(min=1, help="On executors: how many shards; as many as cores if none.")
+    ] = None,
 ) -> None:
     """Run an app to the end of its input, or until it is stopped."""
-    refused = run_app(file, Job(engine, out, batch, checkpoint, flush, master, python=python))
+    if engine is Engine.local and (place is not None or shards is not None):
+        raise DataError("--place and --shards are for --engine spark; the local engine is one process")
+    if shards is not None and place is Place.driver:
+        raise DataError("--shards is for --place executors; in the driver there is one")
+    job = Job(engine, out, batch, checkpoint, flush, master, python=python, place=place, shards=shards)
+    refused = run_app(file, job)
     if refused and strict:
         raise DataError(f"{refused} rows were refused; see the dead letter")
 
@@ -180,6 +199,8 @@ def start(plan: Plan, base: Path, job: Job, screen: Screen) -> LocalRun | SparkR
             job.flush,
             screen.progress,
             show,
+            job.place,
+            job.shards,
         )
     return running
 

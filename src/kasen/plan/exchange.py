@@ -215,7 +215,7 @@ class Exchanges:
             self.edges[step, 0] = Exchange(base, To.KEY, keys, ordinals=True)
             self.edges[step, 1] = Exchange(base, To.ALL, instants=True)
         else:
-            same = not self._is_scan(base) and self.splits[base].keys == keys
+            same = not self._is_scan(base) and keys in self.splits[base].ways
             self.edges[step, 0] = None if same else Exchange(base, To.KEY, keys)
         self.splits[step] = split
 
@@ -273,13 +273,25 @@ class Exchanges:
                 self.edges[step, position] = self._as_it_is(child)
             else:
                 keys = each.by if chosen is None else tuple(each.by[at] for at in chosen)
-                same = not self._is_scan(child) and self._split(child).keys == keys
+                same = not self._is_scan(child) and keys in self._split(child).ways
                 self.edges[step, position] = None if same else Exchange(child, To.KEY, keys)
+        self.splits[step] = self._result(step, node, needs)
+
+    def _result(self, step: int, node: Node, needs: list[Need]) -> Split:
+        """How the rows of a step are split whose inputs have come as it needs them."""
         first = self._split_after(step, 0)
+        if isinstance(node, logical.InnerJoin):
+            # Joined rows have equal keys on both sides.
+            second = shifted(
+                self._split_after(step, 1), len(self._node(self.plan.steps[step].inputs[0]).schema)
+            )
+            return Split.by((*first.ways, *second.ways)) if second.keys is not None else first
         if isinstance(node, logical.SetOp) and not needs[0].by:
             second = self._split_after(step, 1)
-            first = first if first == second or (first.why and second.why) else SPREAD
-        self.splits[step] = above(node, first)
+            if first.why and second.why:
+                return first
+            return Split.by(way for way in first.ways if way in second.ways)
+        return above(node, first)
 
     def _place_loop(self, stage: tuple[int, ...]) -> None:
         """A loop goes instant by instant, so it stays together."""

@@ -6,7 +6,8 @@ do lie. Where the two do not fit, plan/exchange.py puts an exchange.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 from kasen.cql.bound import PartitionRows, Rows, SetKind, StreamKind
 from kasen.cql.expr import Column, Expr
@@ -33,12 +34,25 @@ class Need:
 class Split:
     """Rows lie on the shard of the hash of `keys`; with None anywhere, each on one shard.
 
+    `also` are other keys that are equal to `keys` in every row, as both sides' of a join are.
     `everywhere`: every shard has all of them. `why` says why all of them are on the first shard.
     """
 
     keys: tuple[Expr, ...] | None = None
+    also: tuple[tuple[Expr, ...], ...] = ()
     everywhere: bool = False
     why: str = ""
+
+    @property
+    def ways(self) -> tuple[tuple[Expr, ...], ...]:
+        """All keys that tell a row's shard."""
+        return () if self.keys is None else (self.keys, *self.also)
+
+    @staticmethod
+    def by(ways: Iterable[tuple[Expr, ...] | None]) -> Split:
+        """A split by any of these keys, those that are None left out."""
+        known = [keys for keys in dict.fromkeys(ways) if keys is not None]
+        return Split(known[0], tuple(known[1:])) if known else SPREAD
 
     def __str__(self) -> str:
         if self.everywhere:
@@ -110,31 +124,37 @@ def above(node: Node, split: Split) -> Split:
     """How the output of a step is split, if its (first) input is split so when it gets there."""
     if split.keys is None:
         return split
+    return Split.by(_above(node, keys) for keys in split.ways)
+
+
+def _above(node: Node, keys: tuple[Expr, ...]) -> tuple[Expr, ...] | None:
     match node:
         case logical.Project(items=items):
-            places = [next((at for at, item in enumerate(items) if item == key), None) for key in split.keys]
-            if None in places:
-                return SPREAD
+            places = [next((at for at, item in enumerate(items) if item == key), None) for key in keys]
             columns = all_columns(node.schema)
-            return Split(tuple(columns[at] for at in places if at is not None))
+            found = tuple(columns[at] for at in places if at is not None)
+            return found if len(found) == len(keys) else None
         case Pad(before=count):
-            return Split(tuple(shift(key, count) for key in split.keys))
+            return tuple(shift(key, count) for key in keys)
         case logical.Aggregate() | SlidingAggregate():
             # Keys come first, in their order, in a lowered aggregate's input and output.
             columns = all_columns(node.schema)
-            kept = tuple(columns[key.index] for key in split.keys if isinstance(key, Column))
-            return Split(kept) if len(kept) == len(split.keys) else SPREAD
-    return split
+            found = tuple(columns[key.index] for key in keys if isinstance(key, Column))
+            return found if len(found) == len(keys) else None
+    return keys
 
 
 def shifted(split: Split, by: int) -> Split:
     """The split of a join's right side in the joined row."""
-    return split if split.keys is None else replace(split, keys=tuple(shift(key, by) for key in split.keys))
+    if split.keys is None:
+        return split
+    return Split.by(tuple(shift(key, by) for key in keys) for keys in split.ways)
 
 
 def part_of(split: Split, keys: tuple[Expr, ...]) -> tuple[int, ...] | None:
     """Which of the keys a split goes by, if by nothing else: then rows equal in all keys are together."""
-    if not split.keys:
-        return None
-    found = tuple(keys.index(key) for key in split.keys if key in keys)
-    return found if len(found) == len(split.keys) else None
+    for way in split.ways:
+        found = tuple(keys.index(key) for key in way if key in keys)
+        if way and len(found) == len(way):
+            return found
+    return None

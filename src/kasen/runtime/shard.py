@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from kasen.errors import ResourceError
 from kasen.operators.base import State
 from kasen.operators.batch import I64, Batch, Bound, Columns, empty, matrix, ones, orderings
 from kasen.operators.dictionary import Dictionary
@@ -156,6 +157,11 @@ class Shard:
                 for shard in np.unique(shards).tolist():
                     mine = batch.where(shards == shard)
                     sent.exchanged.append((edge, shard, pack_changes(shipper, mine)))
+
+    @property
+    def stopped(self) -> list[ResourceError]:
+        """Why loops were stopped, if any were."""
+        return self._graph.stopped
 
     def last_instant(self) -> Bound | None:
         """When what windows hold now will have left them."""

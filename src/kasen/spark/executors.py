@@ -10,21 +10,22 @@ late, what runs, and with which ordinals. With these orders the second job runs 
 from __future__ import annotations
 
 import json
-import pickle
 import shutil
 from functools import partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pyspark import StorageLevel
+from pyspark import StorageLevel, cloudpickle
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from kasen.connect.chunk import DeadLetter
+from kasen.errors import ResourceError
 from kasen.operators.base import State
 from kasen.operators.batch import Bound
 from kasen.operators.dictionary import Dictionary
+from kasen.operators.failures import Failures
 from kasen.plan.fragments import cut
 from kasen.plan.physical import Input, Plan
 from kasen.runtime.answers import Gathered
@@ -53,6 +54,10 @@ class Remote:
         self.clock = Clock(plan)
         #: The texts of the answers at hand; a new one for each epoch.
         self.dictionary = Dictionary()
+        #: Failures of expressions, as the shards have counted them.
+        self.failures = Failures()
+        #: On executors a loop that never ends is an error at once.
+        self.stopped: list[ResourceError] = []
 
     def add(self, name: str, rows: Rows) -> Rows:
         return self.clock.add(name, rows)
@@ -90,7 +95,8 @@ class InExecutors:
         self._streams = [one for one in plan.app.inputs if not one.is_static]
         self._relations = [one for one in self._streams if one.is_relation]
         self._parts = [f"{each.level}.{shard}" for each in self._cut.fragments for shard in range(shards)]
-        self._packed_cut = pickle.dumps(self._cut)
+        # By value: an app's own aggregates may be defined where workers cannot import them.
+        self._packed_cut: bytes = cloudpickle.dumps(self._cut)  # type: ignore[no-untyped-call]
         parts = [f"{each.level}.{shard}" for each in self._cut.fragments for shard in range(shards)]
         self._ledger = Ledger(store.files, parts)
         self._ledger.load(record or {})
@@ -309,9 +315,19 @@ class InExecutors:
             else:
                 gathered.add(name, content)
         self._ledger.take(self.reports)
+        for report in self.reports:
+            if report["stopped"]:
+                raise ResourceError(report["stopped"])
+        for report in self.reports:
+            self._remote.failures.notes |= dict.fromkeys(report["notes"])
+        self._remote.failures.count = sum(report["failures"] for report in self.reports)
         last = [Bound(*report["last"]) for report in self.reports if report["last"] is not None]
         self._last = max(last, default=None)
-        self._outputs.deliver(Answer(gathered.take(), self._clock.deletions, self._clock.refused))
+        self._outputs.deliver(self._answer(gathered))
+
+    def _answer(self, gathered: Gathered) -> Answer:
+        clock = self._clock
+        return Answer(gathered.take(), deletions=clock.deletions, refused=clock.refused)
 
     @property
     def state_bytes(self) -> int:

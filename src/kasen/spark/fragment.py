@@ -259,6 +259,8 @@ class _Running:
     def finish(self, job: Job, received: dict[str, list[bytes]]) -> dict[str, Any]:
         """Makes the epoch durable, and leaves a copy for the host if that is cheap."""
         report: dict[str, Any] = {"part": self._part, "how": self._how, "snapshot": None}
+        # A loop that never ends must end its readers at the same instant, and these may be on other shards.
+        report["stopped"] = "\n".join(str(error) for error in self.shard.stopped)
         journal = dict(job.journals).get(self._part, Journal())
         context = TaskContext.get()
         try_ = context.taskAttemptId() if context is not None else 0
@@ -275,6 +277,7 @@ class _Running:
         last = self.shard.last_instant()
         report["last"] = None if last is None else [last.ts, last.sub]
         report["failures"] = self.shard.failures.count
+        report["notes"] = list(self.shard.failures.notes)
         report["state"] = self._known
         self._unsaved += sum(len(each) for parts in received.values() for each in parts)
         if self._known <= _SMALL or self._unsaved > self._known or state is not None:

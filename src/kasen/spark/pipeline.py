@@ -8,7 +8,6 @@ skipped, one that was cut off is undone and done again.
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Event
@@ -23,15 +22,9 @@ from kasen.runtime.pipeline import Pipeline
 from kasen.spark import frames
 from kasen.spark.epochs import Store
 from kasen.spark.executors import InExecutors, Remote
+from kasen.spark.place import Place
 from kasen.spark.placement import InDriver, Placement
 from kasen.spark.session import session
-
-
-class Place(StrEnum):
-    """Where operators run."""
-
-    driver = "driver"
-    executors = "executors"
 
 
 def is_local(spark: SparkSession) -> bool:

@@ -1,0 +1,43 @@
+"""Drivers and workers are killed in the middle of epochs; the answers stay those of an undisturbed run."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from tests.spark import chaos
+
+pytestmark = pytest.mark.spark
+
+
+def killed_and_resumed(folder: Path, place: str, shards: str, kills: int, seed: int) -> None:
+    """Kills the driver at random moments between two commits, so often; then lets it end."""
+    app = chaos.write_app(folder)
+    right = chaos.expected(app, folder / "right")
+    random = Random(seed)
+    for _ in range(kills):
+        process = chaos.start(app, place, shards)
+        if not chaos.wait_for_epochs(app, process, chaos.committed(app) + random.randrange(1, 3)):
+            break
+        time.sleep(random.random() * 0.7)
+        chaos.kill(process)
+    final = chaos.start(app, place, shards)
+    assert final.wait(600) == 0, (folder / "log").read_text()[-3000:]
+    assert chaos.outputs(folder / "out") == right, f"seed {seed}"
+
+
+@pytest.mark.parametrize(("place", "shards"), [("driver", "1"), ("executors", "3")])
+def test_a_driver_that_is_killed_goes_on_where_it_was(place: str, shards: str, tmp_path: Path) -> None:
+    killed_and_resumed(tmp_path, place, shards, kills=1, seed=7)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(("place", "shards"), [("driver", "1"), ("executors", "2"), ("executors", "3")])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_driver_that_is_killed_again_and_again_loses_nothing(
+    place: str, shards: str, seed: int, tmp_path: Path
+) -> None:
+    killed_and_resumed(tmp_path, place, shards, kills=5, seed=seed)

@@ -1,0 +1,168 @@
+"""The store of durable epochs: what counts, what is refused, what is removed. No Spark is needed for that."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kasen.errors import DataError
+from kasen.runtime.arrays import pack_arrays, unpack_arrays
+from kasen.spark.epochs import LEAST, Files, Journal, Store
+
+
+def store(folder: Path, app: str = "app", layout: str = "the driver") -> Store:
+    return Store(str(folder), app, layout)
+
+
+def record(epoch: int, **more: Any) -> dict[str, Any]:
+    return {"epoch": epoch, **more}
+
+
+def test_an_empty_store_has_nothing_to_go_on_from(tmp_path: Path) -> None:
+    assert store(tmp_path).load() is None
+
+
+def test_the_last_commit_is_what_a_new_run_goes_on_from(tmp_path: Path) -> None:
+    one = store(tmp_path)
+    one.load()
+    for epoch in range(5):
+        one.commit(record(epoch, mark=epoch * 10), set())
+    found = store(tmp_path).load()
+    assert found is not None
+    assert (found["epoch"], found["mark"]) == (4, 40)
+
+
+def test_an_epoch_is_committed_once(tmp_path: Path) -> None:
+    """A driver that was thought dead and comes back must not change what counts."""
+    one, zombie = store(tmp_path), store(tmp_path)
+    one.load()
+    zombie.load()
+    one.commit(record(0, by="one"), set())
+    with pytest.raises(DataError, match="epoch 0 was committed by another run"):
+        zombie.commit(record(0, by="zombie"), set())
+    found = store(tmp_path).load()
+    assert found is not None
+    assert found["by"] == "one"
+
+
+def test_files_that_no_record_lists_do_not_count_and_are_removed(tmp_path: Path) -> None:
+    one = store(tmp_path)
+    one.load()
+    kept, _ = one.files.write("files/a", b"a")
+    one.files.write("files/a-of-another-attempt", b"b")
+    one.commit(record(0), {kept})
+    again = store(tmp_path)
+    again.load()
+    assert again.files.list("files") == ["files/a"]
+
+
+def test_two_restore_points_are_kept_and_older_files_removed(tmp_path: Path) -> None:
+    one = store(tmp_path)
+    one.load()
+    for epoch in range(6):
+        name, _ = one.files.write(f"files/{epoch}", b"x")
+        one.commit(record(epoch), {name})
+    assert one.files.list("files") == ["files/4", "files/5"]
+    assert one.files.list("commits") == ["commits/000000000004.json", "commits/000000000005.json"]
+
+
+@pytest.mark.parametrize(
+    ("app", "layout", "fault"),
+    [
+        ("another app", "the driver", "checkpoints of another app"),
+        ("app", "executors with 3 shards", "holds state of the driver"),
+    ],
+)
+def test_a_store_of_another_app_or_layout_is_refused(
+    app: str, layout: str, fault: str, tmp_path: Path
+) -> None:
+    store(tmp_path).load()
+    with pytest.raises(DataError, match=fault):
+        store(tmp_path, app, layout).load()
+
+
+def test_a_store_of_another_format_is_refused(tmp_path: Path) -> None:
+    store(tmp_path).load()
+    identity = tmp_path / "identity.json"
+    identity.write_text(identity.read_text().replace('"version": 1', '"version": 99'))
+    with pytest.raises(DataError, match="has format 99"):
+        store(tmp_path).load()
+
+
+def test_a_foreign_checkpoint_of_spark_is_refused(tmp_path: Path) -> None:
+    one = store(tmp_path)
+    one.load()
+    one.check_query("query-a", 0)
+    one.commit(record(0), set())
+    again = store(tmp_path)
+    again.load()
+    again.check_query("query-a", 1)
+    with pytest.raises(DataError, match="Spark's own checkpoint was removed"):
+        again.check_query("query-b", 0)
+
+
+def test_epochs_that_go_on_without_their_state_are_refused(tmp_path: Path) -> None:
+    one = store(tmp_path)
+    one.load()
+    with pytest.raises(DataError, match="the state was removed"):
+        one.check_query("query-a", 7)
+
+
+def test_a_damaged_record_is_named(tmp_path: Path) -> None:
+    one = store(tmp_path)
+    one.load()
+    one.commit(record(0), set())
+    (tmp_path / "commits" / "000000000000.json").write_text("{")
+    with pytest.raises(DataError, match=r"000000000000\.json is damaged"):
+        store(tmp_path).load()
+
+
+def test_a_path_may_be_an_address_of_a_file_system(tmp_path: Path) -> None:
+    files = Files(f"file://{tmp_path}")
+    files.make("files")
+    assert files.write("files/a", b"content") == ("files/a", 7)
+    assert files.read("files/a") == b"content"
+    assert files.create("files/b", b"first")
+    assert not files.create("files/b", b"second")
+    assert files.read("files/b") == b"first"
+
+
+def test_segments_call_for_a_snapshot_when_they_outweigh_it() -> None:
+    journal = Journal()
+    journal.add(0, ("s0", LEAST // 2), None)
+    assert not journal.wants_snapshot(LEAST // 4)
+    assert journal.wants_snapshot(LEAST)
+    journal.add(1, ("s1", LEAST), ("snapshot", 10 * LEAST))
+    assert journal.files() == {"snapshot"}
+    assert not journal.wants_snapshot(9 * LEAST)
+    assert journal.wants_snapshot(11 * LEAST)
+
+
+def test_bytes_written_are_in_proportion_to_the_input_whatever_the_state() -> None:
+    """A state of any size, with segments of equal size: snapshots never cost more than the segments did."""
+    segment = LEAST // 8
+    for size in (10 * LEAST, 100 * LEAST):
+        journal, written = Journal(), 0
+        epochs = 4 * size // segment
+        for epoch in range(epochs):
+            snapshot = ("x", size) if journal.wants_snapshot(segment) else None
+            written += size if snapshot is not None else 0
+            journal.add(epoch, ("s", segment), snapshot)
+        assert written <= epochs * segment + size
+
+
+def test_arrays_come_back_as_they_were() -> None:
+    state = {
+        "step.3": {"a": np.arange(6, dtype=np.int64).reshape(2, 3), "b": np.array([1.5, np.nan])},
+        "step.4": {},
+        "text": {"bytes": np.frombuffer(b"abc", np.uint8)},
+    }
+    found = unpack_arrays(pack_arrays(state))
+    assert list(found) == ["step.3", "text", "step.4"]
+    np.testing.assert_array_equal(found["step.3"]["a"], state["step.3"]["a"])
+    np.testing.assert_array_equal(found["step.3"]["b"], state["step.3"]["b"])
+    assert found["step.4"] == {}
+    found["step.3"]["a"][0, 0] = 7  # kernels write into what they are given
