@@ -14,7 +14,8 @@ from kasen.plan import logical
 from kasen.plan.exchange import Exchange, Exchanges, To, is_loop
 from kasen.plan.logical import Node, Scan
 from kasen.plan.lower import OrdinalRows
-from kasen.plan.physical import Plan, Step
+from kasen.plan.lower_joins import JOIN_TREE
+from kasen.plan.physical import Plan, Step, plan_app
 from kasen.plan.split import Split, all_columns
 from kasen.types import BIGINT, Field, Schema
 
@@ -56,7 +57,8 @@ class Cut:
 
 
 def cut(plan: Plan) -> Cut:
-    """The fragments of a plan."""
+    """The fragments of an app's plan: of that with joins as trees, whose windows are steps of their own."""
+    plan = plan_app(plan.app, JOIN_TREE)
     found = Exchanges(plan).find()
     levels = _levels(found)
     edges = _with_levels(found, levels)

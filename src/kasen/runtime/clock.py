@@ -157,9 +157,18 @@ class Clock:
     def ended(self) -> bool:
         return all(feed.ended for feed in self._feeds.values())
 
-    def waiting(self) -> dict[str, int]:
-        """How many tuples of each input wait for other inputs."""
-        return {name: feed.waiting_below(2**63 - 1) for name, feed in self._feeds.items()}
+    @property
+    def waiting(self) -> int:
+        """How many tuples have been read and not run."""
+        return sum(feed.waiting for feed in self._feeds.values())
+
+    @property
+    def lag(self) -> int:
+        """How far answers are behind what was read."""
+        if self.ended:
+            return 0
+        greatest = max((feed.greatest for feed in self._feeds.values()), default=-(2**63))
+        return max(0, greatest - self.frontier) if self.frontier > -(2**63) else 0
 
     # ------------------------------------------------------------ orders
 

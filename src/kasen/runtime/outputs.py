@@ -61,6 +61,12 @@ class Taker(Protocol):
     @property
     def frontier(self) -> int: ...
 
+    @property
+    def waiting(self) -> int: ...
+
+    @property
+    def lag(self) -> int: ...
+
 
 def is_beyond(ts: I64) -> npt.NDArray[np.bool_]:
     """Which times are out of range."""

@@ -67,6 +67,14 @@ class Remote:
         return self.clock.frontier
 
     @property
+    def waiting(self) -> int:
+        return self.clock.waiting
+
+    @property
+    def lag(self) -> int:
+        return self.clock.lag
+
+    @property
     def begun(self) -> bool:
         return self.clock.begun
 
