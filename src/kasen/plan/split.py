@@ -17,6 +17,9 @@ from kasen.plan.logical import Node
 from kasen.plan.lower import Pad, SlidingAggregate
 from kasen.types import Schema
 
+#: What tells a row's shard.
+Key = tuple[Expr, ...]
+
 
 @dataclass(frozen=True, slots=True)
 class Need:
@@ -71,6 +74,11 @@ EVERYWHERE = Split(everywhere=True)
 
 def all_columns(schema: Schema) -> tuple[Expr, ...]:
     return tuple(Column(field.type, 0, index, field.name) for index, field in enumerate(schema))
+
+
+def plain_columns(key: Key) -> list[int]:
+    """The columns of a key, without what must be computed."""
+    return [part.index for part in key if isinstance(part, Column)]
 
 
 def need(node: Node) -> list[Need]:

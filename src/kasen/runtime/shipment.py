@@ -12,13 +12,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kasen.cql.expr import Column, Expr
 from kasen.kernels.hashing import hash_columns
 from kasen.operators.batch import I64, Batch, Bound, Columns
 from kasen.operators.dictionary import Dictionary
 from kasen.operators.failures import Failures
 from kasen.operators.project import Project
 from kasen.plan.compile_expr import compile_items
+from kasen.plan.split import Key, plain_columns
 from kasen.types import Kind, Schema
 
 _BEGIN = Bound(-(2**63), 0)
@@ -96,10 +96,10 @@ def unpack_changes(shipper: Shipper, packed: Sequence[bytes]) -> Batch:
 class Keys:
     """Tells rows' shards by the hash of their keys."""
 
-    def __init__(self, keys: tuple[Expr, ...], dictionary: Dictionary) -> None:
+    def __init__(self, keys: Key, dictionary: Dictionary) -> None:
         self._dictionary = dictionary
         self._is_text = [key.type.kind is Kind.VARCHAR for key in keys]
-        self._plain = [key.index for key in keys if isinstance(key, Column)]
+        self._plain = plain_columns(keys)
         if len(self._plain) < len(keys):
             # A key that fails is counted where the query computes it, not here.
             self._compute: Project | None = Project(compile_items(keys, dictionary, Failures()))
