@@ -30,7 +30,7 @@ from kasen.runtime.memory import keep_freed_memory
 from kasen.runtime.pipeline import Pipeline
 
 MINUTE = 60_000_000
-CHUNK = 1 << 15
+CHUNK = 1 << 16
 KEYS = 1000
 STREAM = "REGISTER STREAM s (ts TIMESTAMP, k BIGINT, v BIGINT) TIMESTAMP BY ts FROM 'memory';"
 

@@ -174,7 +174,7 @@ class Outputs:
     def deliver(self, answer: Answer) -> None:
         """Writes the answers of an epoch, and tells of it."""
         self.progress.epochs += 1
-        for query in self._plan.app.queries:
+        for query in self._plan.app.queries if answer.changes else ():
             batch = answer.changes.get(query.name)
             if batch is None or not len(batch):
                 continue

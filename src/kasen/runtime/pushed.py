@@ -81,6 +81,9 @@ class PushedRun:
         with self._changed:
             self._check()
             rest = self.gate.admit(pushed)
+            if rest is None:
+                self._go_on()
+                return
             give_up, moved = time.monotonic() + self._patience, self._moved
             while rest is not None:
                 self._go_on()
@@ -124,6 +127,9 @@ class PushedRun:
         if self.state is Matching.MATCH:
             return  # called by a reader from inside: the loop that is running goes on with what came in
         while True:
+            if not self._is_behind and not self.gate:
+                self.state = Matching.READY
+                return
             room = OUTPUT_ROWS if asked_for_all else self._room()[1]
             if room <= 0:
                 self.state = Matching.WAIT
@@ -132,8 +138,7 @@ class PushedRun:
             if self._is_behind:
                 self._run(most)
             elif (item := self.gate.take(most)) is None:
-                self.state = Matching.READY
-                return
+                continue
             elif isinstance(item, Punctuation):
                 self.pipeline.advance(item.stream, item.ts)
                 self._is_behind = True
