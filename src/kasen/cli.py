@@ -17,6 +17,7 @@ from kasen.connect.sniff import sniffer
 from kasen.cql.bind import bind_file
 from kasen.cql.bound import App
 from kasen.errors import DataError, KasenError
+from kasen.ha.commands import cluster
 from kasen.spark.place import Place
 
 # Engines are loaded when they are first used: `kasen check` needs neither Spark nor compiled kernels.
@@ -33,6 +34,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+app.add_typer(cluster, name="cluster")
 
 AppFile = Annotated[Path, typer.Argument(help="The app: a CQL file.", metavar="APP.cql")]
 Python = Annotated[

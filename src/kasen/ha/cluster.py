@@ -29,8 +29,7 @@ from typing import Any
 
 from kasen.errors import DataError
 from kasen.ha.config import PRIMARY, SECONDARY, NodeConfig, node_of, read_toml
-from kasen.ha.failover import FAULTS
-from kasen.ha.wire import Json, ask, connect
+from kasen.ha.wire import FAULTS, Json, ask, connect
 
 _OWN = ("name", "copies", "inputs")
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ipaddress
 import math
 import tomllib
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,8 @@ class Tls:
 @dataclass(frozen=True, slots=True)
 class NodeConfig:
     """`batch` is how many tuples wait before they go to a downstream secondary: 1 is Active Standby, None
-    never sends any (Upstream Backup), "auto" keeps the bounds. Times are in seconds, `queue` in tuples."""
+    never sends any (Upstream Backup), "auto" keeps the bounds. `routes` says where to dial for an address
+    that is reached another way. Times are in seconds, `queue` in tuples."""
 
     name: str
     listen: str
@@ -64,6 +66,7 @@ class NodeConfig:
     max_message: int = 64 << 20
     token: str | None = None
     tls: Tls | None = None
+    routes: Mapping[str, str] = field(default_factory=dict)
 
 
 def read_node(file: Path) -> NodeConfig:

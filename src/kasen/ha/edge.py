@@ -74,6 +74,8 @@ class Edge:
             return  # being read again: the others have it
         if self._begin is None:
             self._begin, self._rows = time.monotonic(), rows
+            # When a tuple was read, by the wall clock, follows from its own time and this.
+            self._node.measured["offset"] = time.time_ns() // 1000 - upto
         assert self._rate is not None
         due = self._begin + (rows - self._rows) / self._rate
         if (left := due - time.monotonic()) > 0:

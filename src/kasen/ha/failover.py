@@ -12,20 +12,20 @@ import threading
 import time
 from collections.abc import Callable
 
-import pyarrow as pa
 import pyarrow.flight as flight
 
-from kasen.errors import DataError
 from kasen.ha.config import PRIMARY, SECONDARY
 from kasen.ha.node import Node
 from kasen.ha.sender import Sender
-from kasen.ha.wire import BEGIN, Json, ask, connect, reason, unpack
+from kasen.ha.snapshots import from_bytes, to_bytes
+from kasen.ha.wire import BEGIN, FAULTS, Json, ask, call_options, connect, reason, unpack
 
 STARTING = "starting"
 _ASK_SECONDS = 0.3
 #: How long a copy that never saw its primary waits before it looks whether there is anything to take over.
 _GRACE_SECONDS = 5.0
-FAULTS = (flight.FlightError, pa.ArrowException, DataError, OSError)
+_SNAPSHOT_SECONDS = 30.0
+_LEASE_SECONDS = 3.0
 
 
 class Failover:
@@ -45,6 +45,7 @@ class Failover:
             "status": lambda _: node.status(),
             "seen": lambda body: self._seen(unpack(body)["node"]),
             "claim": lambda body: self._claimed(unpack(body)),
+            "snapshot": self._snapshot,
             "done": lambda _: self._done(),
             "stop": lambda _: self._stop(),
         }
@@ -84,6 +85,10 @@ class Failover:
             boxes = node.inboxes.values()
             received = {box.link.stream: node.ack(box)["received"] for box in boxes if box.link.node == name}
             return {"ok": True, "role": node.role, "received": received, "ends": ends}
+
+    def _snapshot(self, body: bytes) -> Json:
+        self._node.take_snapshot_in(from_bytes(body))
+        return {}
 
     def _done(self) -> Json:
         """The primary has finished, so there is nothing to take over any more."""
@@ -173,6 +178,7 @@ class Failover:
         """
         node = self._node
         generation = node.generation + 1
+        node.restore_snapshot()
         with node.lock:
             positions = {stream: inbox.received for stream, inbox in node.inboxes.items()}
         claim = {
@@ -263,6 +269,31 @@ class Failover:
                 node.work_done.wait(0.05)
             node.measured["recovery"] = time.monotonic() - detected
         node.log.warning("recovered %.1f ms after detection", node.measured["recovery"] * 1e3)
+
+    def send_snapshots(self) -> None:
+        """Passive Standby: at every interval the newest state goes to the other copy."""
+        node, config = self._node, self._node.config
+        assert config.peer is not None
+        silent_since: float | None = None
+        while not node.stopping.wait(config.snapshot_interval):
+            if not node.is_primary:
+                continue
+            with node.lock:
+                snapshot, node.snapshot = node.snapshot, None
+                node.snapshot_wanted = True
+            if snapshot is None:
+                continue
+            try:
+                body = flight.Action("snapshot", to_bytes(snapshot))
+                list(self._clients[config.peer].do_action(body, call_options(config, _SNAPSHOT_SECONDS)))
+                silent_since = None
+                node.confirmed(snapshot)
+            except FAULTS as fault:
+                silent_since = silent_since or time.monotonic()
+                # As long as the other copy may be about to take over, it must find its input.
+                if not node.alone and time.monotonic() - silent_since > _LEASE_SECONDS:
+                    node.log.warning("no other copy (%s): running without one", reason(fault))
+                    node.alone = True
 
     def tell_peer_done(self) -> None:
         peer = self._node.config.peer

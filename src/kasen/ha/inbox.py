@@ -20,7 +20,6 @@ class Inbox:
         self.link = link
         self.received = BEGIN
         self.ended = False
-        self.generation = 0
         self.waiting: deque[Piece] = deque()
         self.waiting_rows = 0
         self.log: list[Piece] = []

@@ -8,14 +8,16 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from dataclasses import dataclass, field
+from collections import deque
 from typing import Any
 
 from kasen.errors import DataError, KasenError
-from kasen.ha.config import PRIMARY, SECONDARY, Neighbour, NodeConfig
+from kasen.ha import snapshots
+from kasen.ha.config import PRIMARY, SECONDARY, NodeConfig
 from kasen.ha.inbox import Inbox
-from kasen.ha.out_queue import OutQueue
+from kasen.ha.node_state import Known, Output
 from kasen.ha.sink import SinkWork
+from kasen.ha.snapshots import Snapshot
 from kasen.ha.wire import BEGIN, Json, Piece
 from kasen.ha.work import AppWork, Result
 from kasen.runtime.history import Restart
@@ -23,43 +25,6 @@ from kasen.runtime.history import Restart
 _MOST_ROWS = 1 << 16
 #: A state is marked at most so often: marks are what input is released by.
 _MARK_SECONDS = 0.01
-
-
-@dataclass(slots=True)
-class Known:
-    """Which copy of a neighbour is the primary, and since which generation."""
-
-    generation: int
-    primary: str
-
-
-@dataclass(slots=True)
-class Heard:
-    """The latest acknowledgement of one downstream copy."""
-
-    received: int = BEGIN
-    finished: bool = False
-
-
-@dataclass(slots=True)
-class Sent:
-    """What went over one link to one copy: tuples, bytes of their values, bytes with their framing."""
-
-    rows: int = 0
-    payload: int = 0
-    wire: int = 0
-
-
-@dataclass(slots=True)
-class Output:
-    """A link to a downstream node, with what its copies have acknowledged."""
-
-    link: Neighbour
-    queue: OutQueue
-    heard: dict[str, Heard]
-    main: Sent = field(default_factory=Sent)
-    backup: Sent = field(default_factory=Sent)
-    finished: bool = False
 
 
 class Node:
@@ -89,11 +54,21 @@ class Node:
         self.version = 0
         self.exchanges = 0
         self.measured: dict[str, Any] = {}
+        self.service: float | None = None
         self.worked = {link.stream: BEGIN for link in config.inputs}
         self._restart: Restart | None = None
         self._resets = False
         self._marked = 0.0
         self._started = work is None
+        #: Snapshots keep the other copy up to date, because recent input cannot.
+        history = isinstance(work, AppWork) and work.why_history is not None
+        self.is_passive = config.peer is not None and (history or config.standby == "passive")
+        self.snapshot: Snapshot | None = None
+        self.snapshot_wanted = False
+        self.alone = False
+        self._takes_over = False
+        self._passed: deque[tuple[int, dict[str, int]]] = deque()
+        self._released: dict[str, int] = {}
         if isinstance(work, SinkWork):
             for stream, inbox in self.inboxes.items():
                 inbox.received, inbox.ended = work.positions[stream], work.ended[stream]
@@ -101,12 +76,19 @@ class Node:
 
     def add_outputs(self, outputs: list[Output]) -> None:
         self.outputs = outputs
+        for output in outputs:
+            output.batch = 1 if isinstance(self.config.batch, str) else self.config.batch
 
     # ------------------------------------------------------------ roles
 
     @property
     def is_primary(self) -> bool:
         return self.role == PRIMARY
+
+    @property
+    def _waits_for_snapshots(self) -> bool:
+        """A passive copy has no use for input, until it begins to take over."""
+        return self.is_passive and self.role == SECONDARY and not self._takes_over
 
     def learn(self, name: str, generation: int, primary: str) -> None:
         """News of a neighbour's generation; whoever is behind is not listened to any more."""
@@ -160,17 +142,18 @@ class Node:
             if restart is not None and not self.is_primary:
                 for stream, other in self.inboxes.items():
                     other.release(restart.of(stream))
-            if piece.start > inbox.received:
+            if piece.start > inbox.received and not (self._waits_for_snapshots):
                 self._gap(inbox, piece, restart)
             while inbox.waiting_rows > self.config.queue and not self.stopping.is_set():
                 self.room.wait(0.2)
-            inbox.generation = meta["g"]
+            if self._waits_for_snapshots:
+                return  # this copy gets snapshots instead
             inbox.take(piece)
             self.work_ready.notify_all()
 
     def _gap(self, inbox: Inbox, piece: Piece, restart: Restart | None) -> None:
         """Upstream has released what this copy has not got: then nobody needs it, or it is lost."""
-        if restart is None or (self.is_primary and self._started):
+        if restart is None or restart.of(inbox.link.stream) < piece.start:
             name = self.config.name
             fault = DataError(
                 f"{name} has the input {inbox.link.stream} up to {inbox.received}, and {inbox.link.node} has"
@@ -213,12 +196,64 @@ class Node:
             pieces = self._take()
         if restart is not None:
             work.begin(restart)
+        begin = time.perf_counter()
         result = work.process(pieces)
+        if rows := sum(piece.rows for _, piece in pieces):
+            each = (time.perf_counter() - begin) / rows
+            self.service = each if self.service is None else self.service + 0.1 * (each - self.service)
         self.put_out(result)
         with self.lock:
             for stream, piece in pieces:
                 self.worked[stream] = piece.upto
+            if self.is_passive and self.is_primary and isinstance(work, AppWork):
+                self._keep_for_snapshots(work, result.upto)
             self.work_done.notify_all()
+
+    # ------------------------------------------------------------ snapshots
+
+    def _keep_for_snapshots(self, work: AppWork, upto: int) -> None:
+        """Between runs: a snapshot if one is due, and what may be forgotten while there is no other copy."""
+        if self.snapshot_wanted:
+            self.snapshot_wanted = False
+            self.snapshot = snapshots.take(upto, self.worked, work.snapshot(), self.outputs)
+        if not self._passed or upto > self._passed[-1][0]:
+            self._passed.append((upto, dict(self.worked)))
+
+    def confirmed(self, snapshot: Snapshot) -> None:
+        """The other copy has the snapshot: what went into it is needed no more."""
+        with self.lock:
+            self.alone = False
+            self._release_to(snapshot.positions)
+
+    def _release_to(self, positions: dict[str, int]) -> None:
+        if positions != self._released:
+            self._released = positions
+            self.version += 1
+            self.acks_ready.notify_all()
+
+    def take_snapshot_in(self, snapshot: Snapshot) -> None:
+        """On the secondary: the newest state of the primary."""
+        with self.lock:
+            if not self.is_primary:
+                self.snapshot = snapshot
+                self._takes_over = False
+                for stream, inbox in self.inboxes.items():
+                    inbox.received = snapshot.positions[stream]
+
+    def restore_snapshot(self) -> None:
+        """Before taking over: this copy becomes what the primary was at its last snapshot."""
+        with self.lock:
+            self._takes_over = True
+            snapshot = self.snapshot
+            if not self.is_passive or snapshot is None or not isinstance(self.work, AppWork):
+                return
+            self.work.begin(None)
+            self.work.restore(snapshot.state, snapshot.positions)
+            for output, (marks, batch) in zip(self.outputs, snapshot.outputs, strict=True):
+                output.queue.reset(marks["start"])
+                output.queue.restart = marks["restart"]
+                output.queue.append(batch, marks["upto"], marks["ended"])
+            self.snapshot = None
 
     def _begin_anew(self) -> Restart | None:
         if not self._resets:
@@ -285,24 +320,57 @@ class Node:
                 self.learn(output.link.node, ack["g"], copy)
             heard = output.heard[copy]
             heard.received = max(heard.received, ack["received"])
+            heard.takes_batches = not ack.get("snapshots")
+            if "service" in ack:
+                output.cost.saw_service(ack["service"])
             if copy == self.known[output.link.node].primary:
                 if ack.get("release") is not None:
+                    if ack["release"] > output.queue.start:
+                        output.cost.saw_peak(len(output.queue))
+                        self._adapt(output)
                     output.queue.release(ack["release"], ack.get("restart"))
                 output.finished = output.finished or bool(ack.get("finished"))
             self._pass_on()
             self.check_finished()
             self.room.notify_all()
 
+    def _adapt(self, output: Output) -> None:
+        """batch = "auto": the size that keeps the bound, as load is now."""
+        config = self.config
+        if config.batch != "auto":
+            return
+        if config.max_recovery is not None:
+            output.batch, kept = output.cost.batch_for_recovery(config.max_recovery)
+        else:
+            assert config.max_overhead is not None
+            output.batch, kept = output.cost.batch_for_overhead(config.max_overhead)
+        if kept != output.bound_kept:
+            output.bound_kept = kept
+            text = "can be kept again" if kept else "cannot be kept, not even with batch 1"
+            expected = output.cost.recovery(output.batch) * 1e3
+            self.log.warning("the bound for %s %s: recovery is %.0f ms", output.link.node, text, expected)
+
     def _pass_on(self) -> None:
         """The level-1 acknowledgement: what upstream may forget, as all downstream nodes are done with it."""
-        if not isinstance(self.work, AppWork) or self.work.history is None or not self.is_primary:
+        if not isinstance(self.work, AppWork) or not self.is_primary:
             return
         done = min((self._done(output) for output in self.outputs), default=BEGIN)
+        if self.is_passive or self.work.history is None:
+            self._pass_on_alone(done)
+            return
         restart = self.work.history.restart(done)
         if restart is not None and (self.release is None or restart.at > self.release.at):
             self.release = restart
             self.version += 1
             self.acks_ready.notify_all()
+
+    def _pass_on_alone(self, done: int) -> None:
+        """Without another copy to keep snapshots for, input is needed until its answers have arrived."""
+        passed: dict[str, int] | None = None
+        while self._passed and self._passed[0][0] <= done:
+            passed = self._passed.popleft()[1]
+        if passed is not None and (self.alone or self.config.peer is None):
+            self._release_to(passed)
 
     def _done(self, output: Output) -> int:
         """Below this, a downstream node never asks for answers again."""
@@ -322,6 +390,12 @@ class Node:
             ack |= {"received": position, "release": position}
         elif self.is_primary and self.release is not None:
             ack |= {"release": self.release.of(inbox.link.stream), "restart": self.release.as_json()}
+        elif self.is_primary and inbox.link.stream in self._released:
+            ack["release"] = self._released[inbox.link.stream]
+        if self.is_passive and self.role == SECONDARY:
+            ack["snapshots"] = True
+        if self.service is not None:
+            ack["service"] = self.service
         if self.finished:
             ack["finished"] = True
         return ack
@@ -340,6 +414,12 @@ class Node:
         self.version += 1
         self.acks_ready.notify_all()
 
+    def _is_ready(self) -> bool:
+        """Whether this copy leads, or could: it has, or will be sent, what taking over needs."""
+        if self.is_primary or self.work is None:
+            return True
+        return self.snapshot is not None if self.is_passive else True
+
     def status(self) -> Json:
         with self.lock:
             outputs = {
@@ -348,15 +428,23 @@ class Node:
                     "upto": output.queue.upto,
                     "start": output.queue.start,
                     "main": [output.main.rows, output.main.payload, output.main.wire],
+                    "batch": output.batch,
+                    "bound_kept": output.bound_kept,
+                    "predicted": [output.cost.overhead(output.batch), output.cost.recovery(output.batch)],
                     "backup": [output.backup.rows, output.backup.payload, output.backup.wire],
                 }
                 for output in self.outputs
             }
+            if isinstance(self.work, SinkWork) and self.work.lateness:
+                late = sorted(self.work.lateness)
+                self.measured["lateness"] = [late[len(late) // 2], late[len(late) * 99 // 100]]
             return {
                 "name": self.config.name,
                 "role": self.role,
                 "generation": self.generation,
                 "finished": self.finished,
+                "ready": self._is_ready(),
+                "inputs_begun": any(inbox.received > BEGIN for inbox in self.inboxes.values()),
                 "inputs": {stream: inbox.received for stream, inbox in self.inboxes.items()},
                 "outputs": outputs,
                 "measured": self.measured,

@@ -20,7 +20,8 @@ from kasen.errors import DataError, KasenError, ResourceError
 from kasen.ha.config import SECONDARY, Neighbour, NodeConfig, read_node, with_role
 from kasen.ha.edge import Edge
 from kasen.ha.failover import STARTING, Failover
-from kasen.ha.node import Heard, Node, Output
+from kasen.ha.node import Node
+from kasen.ha.node_state import Heard, Output
 from kasen.ha.out_queue import OutQueue
 from kasen.ha.sender import Sender
 from kasen.ha.server import NodeServer
@@ -88,6 +89,8 @@ class Running:
             threading.Thread(target=self._failover.watch, name="watch", daemon=True).start()
         elif self._edge is not None:
             self._promoted()
+        if node.is_passive:
+            threading.Thread(target=self._failover.send_snapshots, name="snapshots", daemon=True).start()
         while not node.stopping.wait(0.2):
             if node.finished:
                 self._leave()
@@ -143,7 +146,8 @@ def check_standby(config: NodeConfig, work: AppWork | SinkWork | None) -> None:
             ' right only for plans without history; leave ack = "safe"'
         )
     if work.why_history is not None:
-        log.warning("the state cannot be rebuilt from recent input (%s)", work.why_history)
+        how = "the other copy gets snapshots" if config.peer else "without another copy, it would be lost"
+        log.warning("the state cannot be rebuilt from recent input (%s): %s", work.why_history, how)
 
 
 def run_node(file: Path, load: LoadPlan, role: str | None = None) -> int:

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.flight as flight
 
 from kasen.errors import DataError
+from kasen.ha.codec import expand
 from kasen.ha.config import NodeConfig
 from kasen.ha.inbox import Inbox
 from kasen.ha.node import Node
@@ -75,8 +76,13 @@ class NodeServer(flight.FlightServerBase):  # type: ignore[misc]
                 chunk = reader.read_chunk()
             except StopIteration:
                 return
-            meta = unpack(chunk.app_metadata)
+            text, _, small = (
+                chunk.app_metadata.to_pybytes().partition(b"\0") if chunk.app_metadata else (b"", b"", b"")
+            )
+            meta = unpack(text)
             batch = chunk.data
+            if small:
+                batch = expand(small, meta["squeezed"], schema, node.config.max_message)
             if batch is not None:
                 if batch.nbytes > node.config.max_message:
                     raise DataError(

@@ -6,6 +6,8 @@ generation. It is written after the file, so a restarted sink cuts its files bac
 
 from __future__ import annotations
 
+import time
+from collections import deque
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,9 +15,12 @@ import pyarrow as pa
 from kasen.connect.csv_sink import CsvSink
 from kasen.errors import DataError
 from kasen.ha.config import Neighbour
+from kasen.ha.out_queue import times
 from kasen.ha.wire import BEGIN, Piece, pack, unpack
 from kasen.ha.work import Result
 from kasen.runtime.history import Restart
+
+_REMEMBERED = 20_000
 
 
 class SinkWork:
@@ -30,6 +35,8 @@ class SinkWork:
         self.generations = {link.stream: 0 for link in inputs}
         self.ended = {link.stream: False for link in inputs}
         self._lengths: dict[str, int] = {}
+        #: Of the latest pieces, µs from a tuple's own time to its being written, by the wall clock.
+        self.lateness: deque[int] = deque(maxlen=_REMEMBERED)
         self._read_journal()
         self._log = self._journal.open("ab")
 
@@ -62,6 +69,7 @@ class SinkWork:
             file = self._files[stream]
             if piece.batch is not None:
                 file.write(pa.Table.from_batches([piece.batch]))
+                self.lateness.append(time.time_ns() // 1000 - int(times(piece.batch)[-1]))
             file.flush(sync=piece.ended)
             self.positions[stream] = piece.upto
             self.ended[stream] = self.ended[stream] or piece.ended

@@ -22,6 +22,8 @@ from kasen.errors import DataError
 from kasen.ha.config import NodeConfig
 
 BEGIN = -(2**63)
+#: How a call to another node fails.
+FAULTS = (flight.FlightError, pa.ArrowException, DataError, OSError)
 Json = dict[str, Any]
 
 
@@ -92,7 +94,8 @@ def connect(config: NodeConfig, address: str) -> flight.FlightClient:
     # A peer that died and came back must be found at once, not after gRPC's growing pauses.
     pauses = [("grpc.min_reconnect_backoff_ms", 20), ("grpc.max_reconnect_backoff_ms", 200)]
     pauses.append(("grpc.initial_reconnect_backoff_ms", 20))
-    return flight.FlightClient(location(config, address), generic_options=pauses, **roots)
+    dialled = config.routes.get(address, address)
+    return flight.FlightClient(location(config, dialled), generic_options=pauses, **roots)
 
 
 def call_options(config: NodeConfig, timeout: float | None = None) -> flight.FlightCallOptions:
@@ -112,4 +115,6 @@ def ask(config: NodeConfig, client: flight.FlightClient, action: str, body: Json
 def reason(fault: BaseException) -> str:
     """The first line of a Flight error, without gRPC's own details."""
     text = str(fault).split(". gRPC client debug context", 1)[0].split(". Detail:", 1)[0]
+    if isinstance(fault, flight.FlightUnavailableError):
+        return "not reachable"
     return text.splitlines()[0] if text else type(fault).__name__

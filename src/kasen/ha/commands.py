@@ -1,0 +1,90 @@
+"""`kasen cluster`: a whole topology on one machine."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+# Flight is loaded when it is first used: no other command needs it.
+if TYPE_CHECKING:
+    from kasen.ha.cluster import Cluster, Member
+
+cluster = typer.Typer(help="Start and watch a distributed pipeline on this machine.", no_args_is_help=True)
+
+File = Annotated[Path, typer.Argument(help="The cluster: a TOML file.", metavar="CLUSTER.toml")]
+Name = Annotated[str, typer.Argument(help="A node (its leading copy), or a copy such as mean/2.")]
+
+
+def _open(file: Path) -> Cluster:
+    from kasen.ha.cluster import Cluster, read_cluster
+
+    return Cluster(read_cluster(file))
+
+
+@cluster.command()
+def up(
+    file: File,
+    wait: Annotated[bool, typer.Option(help="Stay until every node has ended by itself.")] = False,
+) -> None:
+    """Start every copy that does not run."""
+    members = _open(file)
+    members.up()
+    folder = members.members[0].file.parent
+    typer.echo(f"{len(members.members)} processes started; their logs are in {folder}")
+    while wait and any(members.pid(member) is not None for member in members.members):
+        time.sleep(0.2)
+
+
+@cluster.command()
+def status(file: File) -> None:
+    """Show who leads, what is held, and what went over the links."""
+    members = _open(file)
+    table = Table("copy", "process", "role", "generation", "held", "sent", "backup", "recovered")
+    for member in members.members:
+        table.add_row(*_row(members, member))
+    Console().print(table)
+    for node in dict.fromkeys(member.node for member in members.members):
+        copies = members.find(node)
+        if len(copies) > 1 and all(members.pid(member) is None for member in copies):
+            typer.echo(f"both copies of {node} are gone", err=True)
+
+
+def _row(members: Cluster, member: Member) -> list[str]:
+    pid = members.pid(member)
+    if pid is None:
+        return [member.name, "-", "ended", "", "", "", "", ""]
+    said = members.status(member)
+    if said is None:
+        return [member.name, str(pid), "silent", "", "", "", "", ""]
+    outputs = list(said["outputs"].values())
+    held = sum(output["held"] for output in outputs)
+    sent, backup = (sum(output[key][0] for output in outputs) for key in ("main", "backup"))
+    recovery = said["measured"].get("recovery")
+    recovered = "" if recovery is None else f"{recovery * 1e3:.0f} ms"
+    numbers = [str(each) for each in (said["generation"], held, sent, backup)]
+    return [member.name, str(pid), said["role"], *numbers, recovered]
+
+
+@cluster.command()
+def kill(file: File, name: Name) -> None:
+    """Kill a copy, as a crash would."""
+    killed = _open(file).kill(name)
+    typer.echo(f"killed {', '.join(killed)}" if killed else f"{name} does not run")
+
+
+@cluster.command()
+def heal(file: File, name: Name) -> None:
+    """Start the dead copies of a node again; they come back as secondaries."""
+    healed = _open(file).heal(name)
+    typer.echo(f"started {', '.join(healed)}" if healed else f"nothing of {name} is dead")
+
+
+@cluster.command()
+def down(file: File) -> None:
+    """Stop every copy."""
+    _open(file).down()

@@ -1,0 +1,50 @@
+"""What a copy remembers of its neighbours and of the links to them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from kasen.ha.config import Neighbour
+from kasen.ha.cost import CostModel
+from kasen.ha.out_queue import OutQueue
+from kasen.ha.wire import BEGIN
+
+
+@dataclass(slots=True)
+class Known:
+    """Which copy of a neighbour is the primary, and since which generation."""
+
+    generation: int
+    primary: str
+
+
+@dataclass(slots=True)
+class Heard:
+    """The latest acknowledgement of one downstream copy."""
+
+    received: int = BEGIN
+    takes_batches: bool = True
+
+
+@dataclass(slots=True)
+class Sent:
+    """What went over one link to one copy: tuples, bytes of their values, bytes with their framing."""
+
+    rows: int = 0
+    payload: int = 0
+    wire: int = 0
+
+
+@dataclass(slots=True)
+class Output:
+    """A link to a downstream node, with what its copies have acknowledged."""
+
+    link: Neighbour
+    queue: OutQueue
+    heard: dict[str, Heard]
+    main: Sent = field(default_factory=Sent)
+    backup: Sent = field(default_factory=Sent)
+    finished: bool = False
+    batch: int | None = 1
+    bound_kept: bool = True
+    cost: CostModel = field(default_factory=CostModel)

@@ -1,0 +1,132 @@
+"""One round of chaos: a chain under load, to whose nodes random things happen at random moments."""
+
+from __future__ import annotations
+
+import signal
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from random import Random
+
+from kasen.ha.cluster import Member, members_of
+from kasen.ha.config import node_of
+from kasen.ha.relay import Relay, Route
+from tests.ha.chains import OPERATORS, WITH_HISTORY, chain, make_chain
+from tests.ha.nodes import Nodes
+
+BATCHES: tuple[int | str, ...] = (1, 20, 100, 500, "infinite")
+FAULTS = ("kill", "kill and heal", "stop", "cut", "kill secondary", "one after another", "neighbours")
+
+
+@dataclass(frozen=True)
+class Round:
+    """Everything that a seed decides, so that a round can be told and repeated."""
+
+    seed: int
+    operator: str
+    batch: int | str
+    fault: str
+    node: str
+    after: float
+
+    @staticmethod
+    def drawn(seed: int) -> Round:
+        random = Random(seed)
+        # Every operator, batch size and fault comes up early; which ones meet is chance.
+        operators = [*OPERATORS, *WITH_HISTORY]
+        return Round(
+            seed,
+            operators[seed % len(operators)],
+            BATCHES[seed % len(BATCHES)] if seed < len(operators) else random.choice(BATCHES),
+            FAULTS[seed % len(FAULTS)],
+            random.choice(["n", "d"]),
+            random.uniform(0.2, 1.2),
+        )
+
+
+class Chaos:
+    """The nodes of a round, with a relay on every way from one copy to another."""
+
+    def __init__(self, folder: Path, round_: Round, rows: int, rate: int) -> None:
+        self.round = round_
+        self.relay = Relay()
+        make_chain(folder, round_.operator, rows, rate)
+        given = chain(rate=rate, batch=round_.batch, snapshot_interval="200ms")
+        self._routes: dict[tuple[str, str], Route] = {}
+        members = [self._routed(member) for member in members_of({"folder": "run", **given}, folder)]
+        self.nodes = Nodes(folder, {}, members)
+
+    def _routed(self, member: Member) -> Member:
+        """The member, reaching all others through the relay."""
+        links = [*member.config.inputs, *member.config.outputs]
+        others = {copy for link in links for copy in link.copies} | {member.config.peer} - {None}
+        routes = {}
+        for address in sorted(str(each) for each in others):
+            route = self.relay.add(address)
+            self._routes[member.config.listen, address] = route
+            routes[address] = f"127.0.0.1:{route.port}"
+        quoted = {f'"{address}"': dialled for address, dialled in routes.items()}
+        settings = {**member.settings, "routes": quoted}
+        return replace(
+            member, settings=settings, config=node_of({**member.settings, "routes": routes}, Path())
+        )
+
+    def around(self, member: Member) -> list[Route]:
+        return [route for ends, route in self._routes.items() if member.config.listen in ends]
+
+    # ------------------------------------------------------------ faults
+
+    def strike(self) -> None:
+        """Lets the round's fault happen, and heals what it broke."""
+        nodes, round_ = self.nodes, self.round
+        match round_.fault:
+            case "kill":
+                self._kill(round_.node)
+            case "kill and heal":
+                self._kill(round_.node)
+                nodes.heal(round_.node)
+            case "stop":
+                leader = self._leader(round_.node)
+                nodes.signal(leader, signal.SIGSTOP)
+                time.sleep(1.2)
+                nodes.signal(leader, signal.SIGCONT)
+            case "cut":
+                routes = self.around(self._leader(round_.node))
+                self.relay.cut(routes)
+                time.sleep(1.2)
+                self.relay.join(routes)
+            case "kill secondary":
+                second = next(each for each in nodes.find(round_.node) if each != self._leader(round_.node))
+                nodes.signal(second, signal.SIGKILL)
+                nodes.heal(round_.node)
+            case "one after another":
+                self._kill(round_.node)
+                nodes.heal(round_.node)
+                self._wait_until_ready(round_.node)
+                self._kill(round_.node)
+            case "neighbours":
+                self._kill("n")
+                self._leader("n")
+                self._kill("d")
+
+    def _kill(self, node: str) -> None:
+        self.nodes.signal(self._leader(node), signal.SIGKILL)
+
+    def _leader(self, node: str) -> Member:
+        """The copy that leads, once one does."""
+        due = time.monotonic() + 15
+        while time.monotonic() < due:
+            if (member := self.nodes.leader(node)) is not None:
+                return member
+            time.sleep(0.02)
+        raise AssertionError(f"nobody leads {node}: {self.round}\n{self.nodes.logs()}")
+
+    def _wait_until_ready(self, node: str) -> None:
+        """Until the healed copy has caught up with its leader."""
+        due = time.monotonic() + 15
+        while time.monotonic() < due:
+            states = [self.nodes.status(member) for member in self.nodes.find(node)]
+            if all(state is not None and state["ready"] for state in states):
+                return
+            time.sleep(0.05)
+        raise AssertionError(f"{node} has no second copy: {self.round}\n{self.nodes.logs()}")
