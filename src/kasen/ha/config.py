@@ -53,6 +53,7 @@ class NodeConfig:
     inputs: tuple[Neighbour, ...] = ()
     outputs: tuple[Neighbour, ...] = ()
     rate: float | None = None
+    speed: float | None = None
     batch: int | str | None = 1
     max_recovery: float | None = None
     max_overhead: float | None = None
@@ -193,6 +194,8 @@ def _check(config: NodeConfig) -> None:
     for key, valid in choices.items():
         if getattr(config, key) not in valid:
             raise DataError(f"{key} must be one of {', '.join(valid)}, not {getattr(config, key)!r}")
+    if config.engine == "spark":
+        raise DataError(f'{config.name}: nodes run on the local engine; engine = "spark" is not there yet')
     if (config.app is None) == (config.sink is None):
         raise DataError(f"{config.name} needs either an app to run or a sink to write to")
     if config.role == SECONDARY and config.peer is None:
@@ -200,6 +203,8 @@ def _check(config: NodeConfig) -> None:
     bounds = [config.max_recovery, config.max_overhead]
     if (config.batch == "auto") != (sum(bound is not None for bound in bounds) == 1):
         raise DataError('batch = "auto" goes with exactly one of max_recovery and max_overhead')
+    if config.rate is not None and config.speed is not None:
+        raise DataError("a source has a rate (tuples a second) or a speed (times its own time), not both")
     host, _ = split_address(config.listen)
     if not is_loopback(host) and (config.tls is None or config.token is None):
         raise DataError(

@@ -19,6 +19,7 @@ from kasen.ha.work import Result
 from kasen.plan.physical import Plan
 from kasen.runtime.local import LocalRun, Options
 from kasen.runtime.pipeline import Answer
+from kasen.types import TIMESTAMP
 
 #: Without a rate, so many rows an epoch; with one, the rows of so many seconds.
 _EPOCH_ROWS = 4096
@@ -31,17 +32,20 @@ class Edge:
     def __init__(self, node: Node, plan: Plan, base: Path) -> None:
         self._node = node
         self._plan = plan
-        self._rate = node.config.rate
+        self._rate, self._speed = node.config.rate, node.config.speed
+        if self._speed is not None and plan.app.time != TIMESTAMP:
+            raise DataError(
+                f"speed goes with TIMESTAMP time; the time of {node.config.app} is {plan.app.time}"
+            )
         for one in plan.app.inputs:
             once = one.connector.format == "memory" or (one.timestamp is None and not one.is_relation)
             if once and node.config.peer is not None:
                 raise DataError(f"{one.name} cannot be read again, so its node cannot have a second copy")
-        rows = (
-            _EPOCH_ROWS if self._rate is None else max(1, min(_EPOCH_ROWS, int(self._rate * _EPOCH_SECONDS)))
-        )
+        rows = _EPOCH_ROWS if self._rate is None else int(self._rate * _EPOCH_SECONDS)
+        rows = 1 if self._speed is not None else max(1, min(_EPOCH_ROWS, rows))
         self._run = LocalRun(plan, Options(base, batch=rows), on_answer=self._on_answer)
         self._begin: float | None = None
-        self._rows = 0
+        self._rows = self._first = 0
 
     def run(self) -> None:
         """Reads to the end of the input."""
@@ -55,16 +59,12 @@ class Edge:
         for query in app.queries:
             batch = answer.changes.get(query.name)
             if batch is not None and len(batch):
-                answers[query.name] = decode(batch, query.schema, pipeline.dictionary, app.time).to_batches()[
-                    0
-                ]
-        # The last answers go with the word that they are the last, so that punctuation ends the same way
-        # always.
-        if not pipeline.ended or answers:
-            self._node.put_out(Result(answers, pipeline.upto))
+                table = decode(batch, query.schema, pipeline.dictionary, app.time)
+                answers[query.name] = table.to_batches()[0]
+        self._node.put_out(Result(answers, pipeline.upto))
         if self._node.stopping.is_set():
             self._run.stop()
-        elif self._rate is not None:
+        elif self._rate is not None or self._speed is not None:
             self._wait_for_turn(pipeline.upto)
 
     def _wait_for_turn(self, upto: int) -> None:
@@ -73,10 +73,13 @@ class Edge:
         if known and upto <= min(known):
             return  # being read again: the others have it
         if self._begin is None:
-            self._begin, self._rows = time.monotonic(), rows
+            self._begin, self._rows, self._first = time.monotonic(), rows, upto
             # When a tuple was read, by the wall clock, follows from its own time and this.
             self._node.measured["offset"] = time.time_ns() // 1000 - upto
-        assert self._rate is not None
-        due = self._begin + (rows - self._rows) / self._rate
+        if self._rate is not None:
+            due = self._begin + (rows - self._rows) / self._rate
+        else:
+            assert self._speed is not None
+            due = self._begin + (upto - self._first) / 1e6 / self._speed
         if (left := due - time.monotonic()) > 0:
             self._node.stopping.wait(left)

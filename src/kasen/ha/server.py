@@ -45,9 +45,10 @@ class NodeServer(flight.FlightServerBase):  # type: ignore[misc]
         try:
             self._read(reader, inbox, hello, schema)
         except (DataError, KeyError, TypeError, ValueError, pa.ArrowException) as fault:
+            why = f"a message without {fault}" if isinstance(fault, KeyError) else str(fault)
             if not node.stopping.is_set():
-                node.log.warning("ended the link from %s: %s", hello.get("from"), fault)
-            raise flight.FlightServerError(f"ended: {fault}") from None
+                node.log.warning("ended the link from %s: %s", hello.get("from"), why)
+            raise flight.FlightServerError(f"ended: {why}") from None
         finally:
             closed.set()
             with node.lock:

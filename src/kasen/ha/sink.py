@@ -78,3 +78,8 @@ class SinkWork:
             self._log.write(pack(entry) + b"\n")
         self._log.flush()
         return Result({}, max(self.positions.values()), all(self.ended.values()))
+
+    def close(self) -> None:
+        for file in self._files.values():
+            file.close()
+        self._log.close()

@@ -1,0 +1,75 @@
+"""batch = "auto" keeps its bound on real processes while the load doubles."""
+
+from __future__ import annotations
+
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pytest
+
+from kasen.ha.wire import Json
+from tests.ha.chains import chain, make_chain
+from tests.ha.nodes import Nodes
+
+SLOW, FAST, HALF = 500, 1000, 5
+
+
+def doubling_load(folder: Path, **settings: Any) -> Nodes:
+    """A chain that reads 500 tuples a second for some seconds, and then 1,000."""
+    rows = SLOW * HALF + FAST * 60
+    make_chain(folder, "filter", rows)
+    table = pyarrow.csv.read_csv(folder / "readings.csv")
+    gaps = np.concatenate([np.full(SLOW * HALF, 10**6 // SLOW), np.full(FAST * 60, 10**6 // FAST)])
+    times = pa.array(np.datetime64("2026-01-05", "us") + np.cumsum(gaps).astype("timedelta64[us]"))
+    table = table.set_column(table.schema.get_field_index("timestamp"), "timestamp", times)
+    options = pyarrow.csv.WriteOptions(quoting_style="none", quoting_header="none")
+    pyarrow.csv.write_csv(table, folder / "readings.csv", options)
+    given = chain(rate=None, **settings)
+    given["node"][0]["speed"] = 1.0
+    return Nodes(folder, given)
+
+
+def link_of(nodes: Nodes) -> Json:
+    status = nodes.status(nodes.member("source"))
+    assert status is not None
+    return next(iter(status["outputs"].values()))
+
+
+@pytest.mark.soak
+def test_the_overhead_stays_below_its_bound_when_the_load_doubles(tmp_path: Path) -> None:
+    with doubling_load(tmp_path, batch="auto", max_overhead=0.3) as nodes:
+        nodes.wait_for("out", "inputs_begun", 60)
+        time.sleep(HALF - 0.5)
+        before = link_of(nodes)
+        time.sleep(HALF)
+        first = link_of(nodes)
+        time.sleep(HALF)
+        last = link_of(nodes)
+        main, backup = (last[key][1] - first[key][1] for key in ("main", "backup"))
+        print(before["batch"], last["batch"], backup / main)
+        assert last["batch"] > before["batch"] > 1
+        assert backup / main <= 0.3, nodes.logs()
+
+
+@pytest.mark.soak
+def test_recovery_stays_below_its_bound_when_the_load_doubles(tmp_path: Path) -> None:
+    with doubling_load(tmp_path, batch="auto", max_recovery="200ms") as nodes:
+        nodes.wait_for("out", "inputs_begun", 60)
+        time.sleep(HALF + 3)
+        assert link_of(nodes)["bound_kept"]
+        nodes.signal(nodes.member("n/1"), signal.SIGKILL)
+        recovery = nodes.wait_for("n", "recovery", 60)["measured"]["recovery"]
+        print(recovery)
+        assert recovery <= 0.2, nodes.logs()
+
+
+def test_a_bound_that_cannot_be_kept_is_told(tmp_path: Path) -> None:
+    make_chain(tmp_path, "filter", 2500)
+    with Nodes(tmp_path, chain(batch="auto", max_recovery="1ms")) as nodes:
+        nodes.finish("out")
+        assert "cannot be kept" in nodes.logs()
