@@ -91,8 +91,8 @@ class Member:
         return self.placement.frame(opened)
 
     def commit(self, epoch: int) -> None:
-        record, files = self.placement.save(epoch)
-        self.store.commit({**record, "epoch": epoch, "notes": self.outputs.committed()}, files)
+        record = self.placement.save(epoch)
+        self.store.commit({**record, "epoch": epoch, "notes": self.outputs.committed()})
 
     @property
     def flushes(self) -> bool:

@@ -29,7 +29,7 @@ def test_the_last_commit_is_what_a_new_run_goes_on_from(tmp_path: Path) -> None:
     one = store(tmp_path)
     one.load()
     for epoch in range(5):
-        one.commit(record(epoch, mark=epoch * 10), set())
+        one.commit(record(epoch, mark=epoch * 10))
     found = store(tmp_path).load()
     assert found is not None
     assert (found["epoch"], found["mark"]) == (4, 40)
@@ -40,9 +40,9 @@ def test_an_epoch_is_committed_once(tmp_path: Path) -> None:
     one, zombie = store(tmp_path), store(tmp_path)
     one.load()
     zombie.load()
-    one.commit(record(0, by="one"), set())
+    one.commit(record(0, by="one"))
     with pytest.raises(DataError, match="epoch 0 was committed by another run"):
-        zombie.commit(record(0, by="zombie"), set())
+        zombie.commit(record(0, by="zombie"))
     found = store(tmp_path).load()
     assert found is not None
     assert found["by"] == "one"
@@ -53,7 +53,7 @@ def test_files_that_no_record_lists_do_not_count_and_are_removed(tmp_path: Path)
     one.load()
     kept, _ = one.files.write("files/a", b"a")
     one.files.write("files/a-of-another-attempt", b"b")
-    one.commit(record(0), {kept})
+    one.commit(record(0, file=kept))
     again = store(tmp_path)
     again.load()
     assert again.files.list("files") == ["files/a"]
@@ -64,9 +64,8 @@ def test_two_restore_points_are_kept_and_older_files_removed(tmp_path: Path) -> 
     one.load()
     for epoch in range(6):
         name, _ = one.files.write(f"files/{epoch}", b"x")
-        one.commit(record(epoch), {name})
+        one.commit(record(epoch, file=name))
     assert one.files.list("files") == ["files/4", "files/5"]
-    assert one.files.list("commits") == ["commits/000000000004.json", "commits/000000000005.json"]
 
 
 @pytest.mark.parametrize(
@@ -96,7 +95,7 @@ def test_a_foreign_checkpoint_of_spark_is_refused(tmp_path: Path) -> None:
     one = store(tmp_path)
     one.load()
     one.check_query("query-a", 0)
-    one.commit(record(0), set())
+    one.commit(record(0))
     again = store(tmp_path)
     again.load()
     again.check_query("query-a", 1)
@@ -111,10 +110,26 @@ def test_epochs_that_go_on_without_their_state_are_refused(tmp_path: Path) -> No
         one.check_query("query-a", 7)
 
 
+def test_a_record_tells_what_is_new_and_its_size_does_not_grow_with_the_log(tmp_path: Path) -> None:
+    one = store(tmp_path)
+    one.load()
+    log: list[list[object]] = []
+    for epoch in range(300):
+        log.append([epoch, f"files/{epoch}", 1000])
+        one.commit(record(epoch, journal={"snapshot": None, "log": log}, notes={"rows": epoch}))
+    names = sorted((tmp_path / "commits").iterdir())
+    assert 64 < len(names) < 2 * 66
+    sizes = sorted(name.stat().st_size for name in names)
+    assert sizes[len(sizes) // 2] < 250
+    found = store(tmp_path).load()
+    assert found is not None
+    assert found == record(299, journal={"snapshot": None, "log": log}, notes={"rows": 299})
+
+
 def test_a_damaged_record_is_named(tmp_path: Path) -> None:
     one = store(tmp_path)
     one.load()
-    one.commit(record(0), set())
+    one.commit(record(0))
     (tmp_path / "commits" / "000000000000.json").write_text("{")
     with pytest.raises(DataError, match=r"000000000000\.json is damaged"):
         store(tmp_path).load()
@@ -136,7 +151,7 @@ def test_segments_call_for_a_snapshot_when_they_outweigh_it() -> None:
     assert not journal.wants_snapshot(LEAST // 4)
     assert journal.wants_snapshot(LEAST)
     journal.add(1, ("s1", LEAST), ("snapshot", 10 * LEAST))
-    assert journal.files() == {"snapshot"}
+    assert (journal.since, journal.log) == (1, [])
     assert not journal.wants_snapshot(9 * LEAST)
     assert journal.wants_snapshot(11 * LEAST)
 

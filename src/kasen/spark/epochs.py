@@ -22,9 +22,12 @@ from typing import Any
 import pyarrow.fs
 
 from kasen.errors import DataError
+from kasen.spark.delta import files_in, grow, shrink
 
 VERSION = 1
 _KEPT = 2
+#: After so many records that tell what is new, one tells all.
+_WHOLE = 64
 #: Below this, segments never call for a snapshot: many small files cost more than their bytes.
 LEAST = 1 << 18
 
@@ -54,10 +57,6 @@ class Journal:
     def since(self) -> int:
         """The epoch of the last snapshot; -1 if there is none."""
         return -1 if self.snapshot is None else self.snapshot[0]
-
-    def files(self) -> set[str]:
-        found = {file for _, file, _ in self.log if file}
-        return found | {self.snapshot[1]} if self.snapshot is not None else found
 
     def to_json(self) -> dict[str, Any]:
         return {"snapshot": self.snapshot, "log": self.log}
@@ -148,36 +147,54 @@ def _sync_folder(folder: Path) -> None:
 
 
 class Store:
-    """The epochs of one run of an app, in a folder: `commits/` and `files/`."""
+    """The epochs of one run of an app, in a folder: `commits/` and `files/`.
+
+    A commit record tells what is new since the one before; every so often one tells all.
+    """
 
     def __init__(self, root: str, fingerprint: str, layout: str) -> None:
         """`layout` says how state is cut into parts: placement and number of shards."""
         self.files = Files(root)
         self._identity = {"version": VERSION, "app": fingerprint, "layout": layout}
         self._records: dict[int, dict[str, Any]] = {}
+        self._whole: list[int] = []  # the epochs whose records tell all, as far as they are kept
+        self._since_whole = 0
         self.files.make("commits", "files")
 
     def load(self) -> dict[str, Any] | None:
         """The last commit record; what no kept record lists is removed."""
         self._check_identity()
-        names = [name for name in self.files.list("commits") if name.endswith(".json")]
-        for name in names[-_KEPT:]:
-            record = self._read(name)
-            self._records[int(record["epoch"])] = record
+        record: dict[str, Any] = {}
+        for name in self.files.list("commits"):
+            if not name.endswith(".json"):
+                continue
+            delta = self._read(name)
+            record = grow(delta, record)
+            self._keep(record, is_whole="new" in delta)
         live = self._live()
         for name in self.files.list("files"):
             if name not in live:
                 self.files.remove(name)
         return self._records[max(self._records)] if self._records else None
 
+    def _keep(self, record: dict[str, Any], *, is_whole: bool) -> None:
+        epoch = int(record["epoch"])
+        self._records[epoch] = record
+        for old in sorted(self._records)[:-_KEPT]:
+            del self._records[old]
+        if is_whole:
+            self._whole.append(epoch)
+            self._since_whole = 0
+        else:
+            self._since_whole += 1
+
     def _read(self, name: str) -> dict[str, Any]:
         try:
             record: dict[str, Any] = json.loads(self.files.read(name))
             return record
         except (ValueError, OSError) as error:
-            raise DataError(
-                f"{self.files.root}/{name} is damaged ({error}); remove the folder to start anew"
-            ) from None
+            where = f"{self.files.root}/{name}"
+            raise DataError(f"{where} is damaged ({error}); remove the folder to start anew") from None
 
     def _check_identity(self) -> None:
         content = json.dumps(self._identity).encode()
@@ -214,21 +231,36 @@ class Store:
                 "removed; remove Spark's checkpoint too to start anew"
             )
 
-    def commit(self, record: dict[str, Any], files: set[str]) -> None:
-        """The epoch counts from now on, with exactly these files."""
+    def commit(self, record: dict[str, Any]) -> None:
+        """The epoch counts from now on, with exactly the files that the record names."""
+        record = json.loads(json.dumps(record))
         epoch = int(record["epoch"])
-        record = {**record, "files": sorted(files)}
-        if not self.files.create(f"commits/{epoch:012}.json", json.dumps(record).encode()):
+        last = self._records[max(self._records)] if self._records else None
+        is_whole = last is None or self._since_whole >= _WHOLE
+        delta = {"new": record} if is_whole else shrink(record, last)
+        if not self.files.create(_commit_file(epoch), json.dumps(delta).encode()):
             raise DataError(
                 f"epoch {epoch} was committed by another run into {self.files.root}; end one of the two"
             )
         before = self._live()
-        self._records[epoch] = record
-        for old in sorted(self._records)[:-_KEPT]:
-            del self._records[old]
-            self.files.remove(f"commits/{old:012}.json")
+        self._keep(record, is_whole=is_whole)
         for name in before - self._live():
             self.files.remove(name)
+        if is_whole:
+            self._forget()
+
+    def _forget(self) -> None:
+        """Removes the records before the last but one that tells all."""
+        if len(self._whole) <= _KEPT:
+            return
+        self._whole = self._whole[-_KEPT:]
+        for name in self.files.list("commits"):
+            if name < _commit_file(self._whole[0]):
+                self.files.remove(name)
 
     def _live(self) -> set[str]:
-        return {file for record in self._records.values() for file in record["files"]}
+        return {file for record in self._records.values() for file in files_in(record)}
+
+
+def _commit_file(epoch: int) -> str:
+    return f"commits/{epoch:012}.json"

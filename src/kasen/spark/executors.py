@@ -204,12 +204,11 @@ class InExecutors:
         self._ledger.begin()
         return self._fragments(orders, self._ledger.next)
 
-    def save(self, epoch: int) -> tuple[dict[str, Any], set[str]]:
+    def save(self, epoch: int) -> dict[str, Any]:
         if self._segment:
             self._ledger.write_clock(epoch, self._segment, self._clock.snapshot)
         self._ledger.close(epoch)
-        record, files = self._ledger.record()
-        return {**record, "counts": self._intake.counts}, files
+        return {**self._ledger.record(), "counts": self._intake.counts}
 
     # ------------------------------------------------------------ rows
 

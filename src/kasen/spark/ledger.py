@@ -40,15 +40,14 @@ class Ledger:
         self.journals |= {part: Journal.of(each) for part, each in record.get("journals", {}).items()}
         self.past = [(epoch, file, attempt) for epoch, file, attempt in record.get("past", [])]
 
-    def record(self) -> tuple[dict[str, Any], set[str]]:
-        """What a commit record must hold to go on from here, and the files that it names."""
-        files = {file for journal in self.journals.values() for file in journal.files()}
+    def record(self) -> dict[str, Any]:
+        """What a commit record must hold to go on from here."""
         return {
             "pipeline": self.pipeline,
             "attempt": self.base,
             "journals": {part: journal.to_json() for part, journal in self.journals.items()},
             "past": self.past,
-        }, files | {file for _, file, _ in self.past}
+        }
 
     @property
     def next(self) -> int:

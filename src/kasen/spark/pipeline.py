@@ -177,5 +177,4 @@ class SparkRun:
         self._last_epoch = epoch
         if self._store is not None:
             notes = self.outputs.committed()
-            record, files = self._placement.save(epoch)
-            self._store.commit({**record, "epoch": epoch, "notes": notes}, files)
+            self._store.commit({**self._placement.save(epoch), "epoch": epoch, "notes": notes})

@@ -47,8 +47,8 @@ class Placement(Protocol):
         """No more rows come: delivers what is left."""
         ...
 
-    def save(self, epoch: int) -> tuple[dict[str, Any], set[str]]:
-        """Makes the epoch's state durable: what the commit record must hold, and the files that count."""
+    def save(self, epoch: int) -> dict[str, Any]:
+        """Makes the epoch's state durable; what the commit record must hold, the files' names among it."""
         ...
 
 
@@ -117,7 +117,7 @@ class InDriver:
             for answer in self._pipeline.flush():
                 self._outputs.deliver(answer)
 
-    def save(self, epoch: int) -> tuple[dict[str, Any], set[str]]:
+    def save(self, epoch: int) -> dict[str, Any]:
         assert self._store is not None
         name = f"files/driver-{epoch:012}-{uuid.uuid4().hex}"
         packed = pack_arrays(self._segment)
@@ -127,7 +127,7 @@ class InDriver:
             state = pack_arrays(self._pipeline.snapshot())
             snapshot = self._store.files.write(f"{name}.snapshot", state)
         self._journal.add(epoch, segment, snapshot)
-        return {"journal": self._journal.to_json(), "counts": self._intake.counts}, self._journal.files()
+        return {"journal": self._journal.to_json(), "counts": self._intake.counts}
 
 
 def _offset(rows: Rows) -> int:
