@@ -6,13 +6,18 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from kasen.kernels import groups
+from kasen.kernels import whole as kernel
 from kasen.kernels.columns import all_units, signed
 from kasen.operators.base import State, Stateless
-from kasen.operators.batch import BEGIN, I64, Batch, Bound, concat, empty, ones
+from kasen.operators.batch import BEGIN, I64, Batch, Bound, ones
 from kasen.operators.net import net
+from kasen.operators.record_table import RecordTable
+from kasen.operators.row_buffer import RowBuffer
 from kasen.operators.value_order import ValueOrder
 
 _FEW = 4
+_NO_INSTANTS = np.empty((2, 0), np.int64)
 
 
 def units(batch: Batch) -> Batch:
@@ -68,46 +73,54 @@ class Whole:
     def __init__(self, columns: int, order: ValueOrder) -> None:
         self._columns = columns
         self._order = order
-        self._bag = empty(columns)  # rows with their multiplicity in diff
+        self._rows = RecordTable(columns, groups.KEY + columns + 1)
+        self._out = RowBuffer(columns)
+        self._control: I64 = np.zeros(kernel.CONTROL, np.int64)
 
     def process(self, inputs: Sequence[Batch], upto: Bound) -> Batch:
         del upto
         return self._fire(inputs[0], _instants(inputs[1:]))
 
     def _fire(self, changes: Batch, firings: I64) -> Batch:
-        """The bag at each firing instant; then the bag takes in all changes."""
-        out: list[Batch] = []
-        done = 0
-        for ts, sub in firings.tolist():
-            upto = _position(changes, ts, sub)
-            if upto > done:
-                self._apply(changes.take(np.arange(done, upto)))
-                done = upto
-            size = len(self._bag)
-            if size:
-                whole = np.full(size, ts, np.int64), np.full(size, sub, np.int64)
-                out.append(units(Batch(*whole, self._bag.diff, self._bag.data)))
-        if done < len(changes):
-            self._apply(changes.take(np.arange(done, len(changes))))
-        return self._order.sort(concat(out, self._columns))
-
-    def _apply(self, changes: Batch) -> None:
-        timeless = concat((self._bag, changes), self._columns)
-        zeros = np.zeros(len(timeless), np.int64)
-        self._bag = net(Batch(zeros, zeros, timeless.diff, timeless.data))
+        """The bag at each firing instant [2, n]; then the bag takes in all changes."""
+        control, rows = self._control, self._rows
+        control[kernel.NEXT] = control[kernel.FIRING] = control[kernel.PUT_OUT] = 0
+        while why := kernel.whole(
+            changes.ts,
+            changes.sub,
+            changes.diff,
+            changes.data,
+            firings[0],
+            firings[1],
+            rows.table,
+            rows.records,
+            rows.touched,
+            self._out.buffer,
+            control,
+        ):
+            if why == kernel.WANTS_GROUPS:
+                rows.grow()
+            else:
+                self._out.make_room(int(control[kernel.PUT_OUT]), int(control[kernel.SIZE]))
+                control[kernel.PUT_OUT] = 0
+        return self._order.sort(self._out.take(int(control[kernel.PUT_OUT])))
 
     def next_instant(self) -> Bound | None:
         return None
 
     def snapshot(self) -> State:
-        return {"diff": self._bag.diff, "data": self._bag.data}
+        there = self._rows.touched[: self._control[kernel.DIFFERENT]]
+        records = self._rows.records.reshape(-1, self._rows.width)[there]
+        words = [*range(groups.KEY, groups.KEY + self._columns), groups.KEY_NULLS]
+        return {"diff": records[:, groups.ROWS].copy(), "data": np.ascontiguousarray(records[:, words].T)}
 
     def restore(self, state: State) -> None:
-        zeros = np.zeros(len(state["diff"]), np.int64)
-        self._bag = Batch(zeros, zeros, state["diff"].astype(np.int64), np.ascontiguousarray(state["data"]))
+        diff, data = state["diff"].astype(np.int64), np.ascontiguousarray(state["data"], np.int64)
+        times = np.zeros(len(diff), np.int64)
+        self._fire(Batch(times, times, diff, data), _NO_INSTANTS)
 
     def needs_input_since(self) -> Bound | None:
-        return BEGIN if len(self._bag) else None
+        return BEGIN if self._control[kernel.DIFFERENT] else None
 
 
 class Every(Whole):
@@ -123,11 +136,12 @@ class Every(Whole):
         self._next = first if Bound(first, 0) >= at else first + self._every
 
     def process(self, inputs: Sequence[Batch], upto: Bound) -> Batch:
-        firings: list[tuple[int, int]] = []
+        firings: list[int] = []
         while self._next is not None and Bound(self._next, 0) < upto:
-            firings.append((self._next, 0))
+            firings.append(self._next)
             self._next += self._every
-        return self._fire(inputs[0], np.array(firings, np.int64).reshape(-1, 2))
+        times = np.array(firings, np.int64)
+        return self._fire(inputs[0], np.stack([times, np.zeros_like(times)]))
 
     def next_instant(self) -> Bound | None:
         return None if self._next is None else Bound(self._next, 0)
@@ -141,15 +155,13 @@ class Every(Whole):
 
 
 def _instants(touches: Sequence[Batch]) -> I64:
-    """The different instants of several batches, in order, as [n, 2]."""
-    pairs = [np.stack([batch.ts, batch.sub], axis=1) for batch in touches if len(batch)]
-    if not pairs:
-        return np.empty((0, 2), np.int64)
-    return np.unique(np.concatenate(pairs), axis=0)
-
-
-def _position(batch: Batch, ts: int, sub: int) -> int:
-    """How many changes lie at or below the instant."""
-    first = int(np.searchsorted(batch.ts, ts, "left"))
-    last = int(np.searchsorted(batch.ts, ts, "right"))
-    return first + int(np.searchsorted(batch.sub[first:last], sub, "right"))
+    """The different instants of several batches, in order, as [2, n]."""
+    filled = [np.stack([batch.ts, batch.sub]) for batch in touches if len(batch)]
+    if not filled:
+        return _NO_INSTANTS
+    instants: I64 = np.concatenate(filled, axis=1)
+    if len(filled) > 1:
+        instants = instants[:, np.lexsort((instants[1], instants[0]))]
+    is_new = np.ones(instants.shape[1], np.bool_)
+    is_new[1:] = (instants[:, 1:] != instants[:, :-1]).any(axis=0)
+    return np.ascontiguousarray(instants[:, is_new])
