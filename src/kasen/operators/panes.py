@@ -129,8 +129,6 @@ class SlidingAggregate:
 
     def snapshot(self) -> State:
         control = self._control
-        oldest, newest = int(control[kernel.OLDEST]), int(control[kernel.NEWEST])
-        entries = np.arange(oldest, newest) & (len(self._ring) - 1)
         begins = [] if self._begins is None else [*self._begins]
         return {
             "span": np.array([self._layout.span.low, self._layout.span.high], np.int64),
@@ -138,7 +136,7 @@ class SlidingAggregate:
             "records": self._groups.used(),
             "opened": self._groups.touched[: control[kernel.OPEN]].copy(),
             "dirty": self._dirty[: control[kernel.DIRTY]].copy(),
-            "entries": self._ring[entries],
+            "entries": self._entries(),
             "begins": np.array(begins, np.int64),
         }
 
@@ -214,16 +212,21 @@ class SlidingAggregate:
             self._set_ring(self._entries(), int(control[kernel.OPEN]))
 
     def _entries(self) -> I64:
+        """The ring's entries, the oldest first."""
         oldest, newest = int(self._control[kernel.OLDEST]), int(self._control[kernel.NEWEST])
-        found: I64 = self._ring[np.arange(oldest, newest) & (len(self._ring) - 1)]
-        return found
+        first = oldest & (len(self._ring) - 1)
+        straight = min(newest - oldest, len(self._ring) - first)
+        around = self._ring[: newest - oldest - straight]
+        return np.concatenate([self._ring[first : first + straight], around])
 
     def _set_ring(self, entries: I64, more: int) -> None:
         """A ring of these entries, the oldest first, with room for so many more."""
         size = 1 << max(4, (2 * (len(entries) + more) - 1).bit_length())
         self._ring = np.zeros((size, self._entry_words), np.int64)
-        oldest = int(self._control[kernel.OLDEST])
-        self._ring[np.arange(oldest, oldest + len(entries)) & (size - 1)] = entries
+        first = int(self._control[kernel.OLDEST]) & (size - 1)
+        straight = min(len(entries), size - first)
+        self._ring[first : first + straight] = entries[:straight]
+        self._ring[: len(entries) - straight] = entries[straight:]
 
     def _widen(self, need: Span) -> None:
         """Lays everything out anew for sums over a wider span."""
