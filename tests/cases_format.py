@@ -108,7 +108,7 @@ def shown(rows: Iterable[Sequence[object]], schema: Schema, time: Type) -> list[
 
 
 def query_schema(app: App, name: str) -> Schema:
-    query = app.query(name)
-    if query is None:
+    found = [query for query in app.all_queries if query.name.lower() == name.lower()]
+    if not found:
         raise AssertionError(f"the case expects rows of {name!r}, which is no query of the app")
-    return query.schema
+    return found[-1].schema

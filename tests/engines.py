@@ -61,14 +61,13 @@ class Collected:
 
     def __init__(self, plan: Plan) -> None:
         self._app = plan.app
-        self.rows: dict[str, list[OutputRow]] = {query.name: [] for query in plan.app.queries}
+        self.rows: dict[str, list[OutputRow]] = {query.name: [] for query in plan.app.all_queries}
 
     def add(self, answer: Answer) -> None:
-        for query in self._app.queries:
-            batch = answer.changes.get(query.name)
-            if batch is not None and len(batch):
-                table = decode(batch, query.schema, self.run.pipeline.dictionary, self._app.time)
-                self.rows[query.name] += _rows(table.columns, query.schema, self._app.time)
+        for name, batch in answer.changes.items():
+            schema = answer.queries[name].schema
+            table = decode(batch, schema, self.run.pipeline.dictionary, self._app.time)
+            self.rows[name] += _rows(table.columns, schema, self._app.time)
 
 
 def _rows(columns: list[object], schema: Schema, time: Type) -> list[OutputRow]:
@@ -88,9 +87,7 @@ def _restart_every_epoch(engine: LocalRun) -> None:
 
     def run_and_restart(*args: object, **kwargs: object) -> object:
         answer = run(*args, **kwargs)  # type: ignore[arg-type]
-        fresh = type(graph)(graph._plan, graph._context, graph._max_ticks)
-        fresh.restore(graph.snapshot(), graph.begun, sorted(graph.dead))
-        graph.__dict__.update({key: value for key, value in fresh.__dict__.items() if key != "run"})
+        graph.renew()
         return answer
 
     graph.run = run_and_restart  # type: ignore[method-assign, assignment]

@@ -15,7 +15,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal
@@ -227,18 +227,24 @@ class Pipeline:
     # ------------------------------------------------------------ control
 
     def execute(self, text: str) -> Pipeline:
-        """Registers what the CQL text says; a QueryError leaves everything as it was."""
+        """Registers, replaces or drops what the CQL text says; a QueryError leaves everything as it was.
+
+        While data flows this changes queries only. It takes effect between two instants: what has been
+        answered stays, and what comes from then on is answered by the queries that are there then.
+        """
         if self._running is not None:
-            raise DataError("queries can be registered before the first push, start or drain")
+            if self._job is not None:
+                raise DataError("a pipeline that reads its sources itself is changed through `kasen ctl`")
+            assert self._pushing is not None
+            self._pushing.execute(text)
+            self._enter_queries(self._running.queries.values())
+            return self
         whole = f"{self._text}\n{text}" if self._text else text
         self._app = bind_text(
             whole, self._base, sniff=sniffer(self._base), aggregates=self._aggregates.values()
         )
         self._text = whole
-        for query in self._app.queries:
-            known = self._queries.get(query.name.lower())
-            if known is None or known._registered != query:
-                self._queries[query.name.lower()] = Query(query, self._app.time, self)
+        self._enter_queries(self._app.queries)
         return self
 
     def aggregate(
@@ -270,6 +276,12 @@ class Pipeline:
         """How many expressions and aggregates failed and gave NULL; and what users' aggregates said."""
         found = self._running.failures if self._running is not None else None
         return (0, ()) if found is None else (found.count, tuple(found.notes))
+
+    def _enter_queries(self, queries: Iterable[RegisteredQuery]) -> None:
+        for query in queries:
+            known = self._queries.get(query.name.lower())
+            if known is None or known._registered.schema != query.schema:
+                self._queries[query.name.lower()] = Query(query, self.app.time, self)
 
     @property
     def app(self) -> App:
@@ -514,10 +526,11 @@ class Pipeline:
     def _on_answer(self, answer: Answer) -> None:
         assert self._running is not None
         self._epoch += 1
-        for registered in self.app.queries:
-            batch = answer.changes.get(registered.name)
-            if batch is not None and len(batch):
-                query = self._queries[registered.name.lower()]
+        for name, batch in answer.changes.items():
+            if len(batch):
+                query = self._queries[name.lower()]
                 if threading.current_thread() is self._thread:
                     query._wait_for_room(self._most)
                 query._deliver(self._epoch, batch)
+        if answer.change is not None:
+            self._enter_queries(self._running.queries.values())

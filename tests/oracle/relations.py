@@ -111,6 +111,75 @@ class OutsideRelation:
         return None
 
 
+# ---------------------------------------------------------------- by name
+
+
+class NamedStream:
+    """The stream that a name stands for now: REPLACE may put another in its place."""
+
+    def __init__(self, find: Callable[[], DerivedStream | Evaluated]) -> None:
+        self._find = find
+        self.history: list[Arrival] = []
+
+    def update(self, now: Instant) -> None:
+        found = self._find()
+        assert isinstance(found, DerivedStream)
+        found.update(now)
+        self.history = found.history
+
+
+class NamedRelation:
+    """The relation that a name stands for now."""
+
+    def __init__(self, find: Callable[[], DerivedStream | Evaluated]) -> None:
+        self._find = find
+        self.rows: list[Row] = []
+        self.touched = False
+
+    def update(self, now: Instant) -> None:
+        found = self._find()
+        assert isinstance(found, Evaluated)
+        found.update(now)
+        self.rows, self.touched = found.rows, found.touched
+
+    def bounds(self, now: Instant) -> Bounds | None:
+        return None
+
+
+# ---------------------------------------------------------------- seen from an instant on
+
+
+class StreamFrom:
+    """A stream as a query sees it that came at an instant: its tuples from there on, and no others."""
+
+    def __init__(self, stream: Stream, since: Instant) -> None:
+        self.stream = stream
+        self.since = since
+        self.history: list[Arrival] = []
+
+    def update(self, now: Instant) -> None:
+        self.stream.update(now)
+        self.history = [one for one in self.stream.history if one.instant >= self.since]
+
+
+class RelationFrom:
+    """A relation as a query sees it that came at an instant: all that it holds enters there."""
+
+    def __init__(self, relation: Relation, since: Instant) -> None:
+        self.relation = relation
+        self.since = since
+        self.rows: list[Row] = []
+        self.touched = False
+
+    def update(self, now: Instant) -> None:
+        self.relation.update(now)
+        self.rows = self.relation.rows
+        self.touched = self.relation.touched or (now == self.since and bool(self.rows))
+
+    def bounds(self, now: Instant) -> Bounds | None:
+        return self.relation.bounds(now)
+
+
 # ---------------------------------------------------------------- stream -> relation
 
 
@@ -213,6 +282,12 @@ class DerivedStream:
         self._before: list[Row] = []
         self._computed: Instant | None = None
         self._busy = False
+
+    def prime(self, before: Instant) -> None:
+        """The stream takes over in the middle: what its relation held before counts as told."""
+        self.relation.update(before)
+        self._before = self.relation.rows
+        self._computed = before
 
     def update(self, now: Instant) -> None:
         """Tuples of this instant enter the history: delayed ones from before, or those of this instant."""

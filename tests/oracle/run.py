@@ -8,9 +8,22 @@ from pathlib import Path
 
 import duckdb
 
-from kasen.cql.bound import App, Input, Query, RegisteredQuery, Source, Streamify, StreamKind
+from kasen.cql.bind_change import LiveCatalog
+from kasen.cql.bound import (
+    App,
+    Change,
+    Drop,
+    Input,
+    Query,
+    Register,
+    RegisteredQuery,
+    Source,
+    Streamify,
+    StreamKind,
+)
 from kasen.cql.expr import Value
 from kasen.errors import ResourceError
+from kasen.plan.keep import Leaf, kept_windows, plain
 from kasen.types import Instant
 from tests.oracle.bridges import connect
 from tests.oracle.inputs import UNMATCHED, DeadLetter, Inputs, Tuple, diff_column, read_inputs
@@ -18,13 +31,18 @@ from tests.oracle.relations import (
     DerivedStream,
     Evaluated,
     InputStream,
+    NamedRelation,
+    NamedStream,
     OutsideRelation,
     Relation,
+    RelationFrom,
     Stream,
+    StreamFrom,
     WindowOver,
 )
 from tests.oracle.sql import statement
 from tests.oracle.values import Row, bag_difference, order_key
+from tests.oracle.windows import Arrival
 
 # More instants than this after the end, and a flush is taken to be endless.
 MOST_FLUSHED = 20_000
@@ -77,14 +95,25 @@ class Run:
         self.max_ticks = int(app.setting("max_ticks", "10000"))
         self._inputs: dict[str, InputStream | OutsideRelation] = {}
         self._queries: dict[str, DerivedStream | Evaluated] = {}
-        self._windows: list[WindowOver] = []
-        self._derived: list[DerivedStream] = []
+        self._parts: dict[str, list[DerivedStream | WindowOver]] = {}
         self._reported: dict[str, list[Row]] = {}
+        #: The windows over named streams of each query, by what they are: those that a REPLACE may keep.
+        self._leaves: dict[str, dict[Leaf, WindowOver]] = {}
+        self._catalog = LiveCatalog.of(app)
+        self._changes = [change for change in app.changes if change.at is not None]
+        #: While a query is built: which it is, since when it sees its inputs, and what it takes over.
+        self._building = ""
+        self._since: Instant | None = None
+        self._backfill = self._silent = False
+        self._kept: dict[Leaf, WindowOver] = {}
         for one in app.inputs:
             self._inputs[one.name.lower()] = self._input(one, inputs.tuples[one.name.lower()])
-        for query in app.queries:
-            self._named(query.name)
+        for query in app.all_queries:
             self.outputs[query.name] = []
+        while self._changes and (self._changes[0].at or 0) <= self.beginning.ts:
+            self._catalog.apply(self._changes.pop(0))
+        for query in list(self._catalog.queries.values()):
+            self._named(query.name)
 
     # ------------------------------------------------------------ building
 
@@ -104,9 +133,11 @@ class Run:
         """The query called `name`: known before its parts are built, as a loop leads back to it."""
         key = name.lower()
         if key not in self._queries:
-            query = self.app.query(name)
+            query = self._catalog.query(name)
             assert query is not None, name
+            around, self._building = self._building, key
             self._queries[key] = self._build(query)
+            self._building = around
         return self._queries[key]
 
     def _build(self, query: RegisteredQuery) -> DerivedStream | Evaluated:
@@ -119,7 +150,7 @@ class Run:
         bound = statement(body.query)
         relation = Evaluated(_duck(), bound)
         stream = DerivedStream(body.kind, relation, self.end, body.every, body.delay)
-        self._derived.append(stream)
+        self._own(stream)
         if name is not None:
             self._queries[name] = stream
         relation.leaves = [self._leaf(source) for source in bound.leaves]
@@ -135,29 +166,49 @@ class Run:
 
     def _leaf(self, source: Source) -> Relation:
         if source.window is None:
-            return self._relation(source.input)
-        window = WindowOver(source.window, self._stream(source.input))
-        self._windows.append(window)
+            relation = self._relation(source.input)
+            return relation if self._since is None or self._silent else RelationFrom(relation, self._since)
+        leaf = (source.input.lower(), source.window) if isinstance(source.input, str) else None
+        kept = self._kept.get(leaf) if leaf is not None else None
+        window = kept or WindowOver(source.window, self._seen(source.input))
+        self._own(window)
+        if leaf is not None:
+            self._leaves.setdefault(self._building, {})[leaf] = window
         return window
+
+    def _seen(self, read: str | Query) -> Stream:
+        """A stream from the instant on at which the query that reads it came; or from what is retained."""
+        stream = self._stream(read)
+        if self._since is None or not isinstance(read, str):
+            return stream
+        one = self._catalog.input(read)
+        back = one.retain if self._backfill and one is not None and one.retain is not None else 0
+        return StreamFrom(stream, self._since._replace(ts=self._since.ts - back))
 
     def _relation(self, read: str | Query) -> Relation:
         assert isinstance(read, str)
-        found = self._inputs.get(read.lower()) or self._named(read)
-        assert isinstance(found, (OutsideRelation, Evaluated)), read
+        found = self._inputs.get(read.lower())
+        if found is None:
+            return NamedRelation(lambda: self._named(read))
+        assert isinstance(found, OutsideRelation), read
         return found
 
     def _stream(self, read: str | Query) -> Stream:
         """What a window looks at; a window on a relation (a monotone select) looks at its ISTREAM."""
         found: object
         if isinstance(read, str):
-            found = self._inputs.get(read.lower()) or self._named(read)
+            found = self._inputs.get(read.lower()) or NamedStream(lambda: self._named(read))
         else:
             found = self._streamify(read) if isinstance(read, Streamify) else self._evaluated(read)
         if isinstance(found, Evaluated):
             found = DerivedStream(StreamKind.ISTREAM, found, self.end)
-            self._derived.append(found)
-        assert isinstance(found, (InputStream, DerivedStream)), read
+            self._own(found)
+        assert isinstance(found, (InputStream, DerivedStream, NamedStream)), read
         return found
+
+    def _own(self, part: DerivedStream | WindowOver) -> None:
+        """Notes a part of the query that is being built."""
+        self._parts.setdefault(self._building, []).append(part)
 
     # ------------------------------------------------------------ running
 
@@ -171,6 +222,8 @@ class Run:
             return self.beginning
         now = self.instants[-1]
         waiting = [one.next_instant() for one in self._inputs.values()]
+        if self._changes and (self._changes[0].at or 0) <= self.end:
+            waiting.append(Instant(self._changes[0].at or 0))
         waiting += [one.waiting[0].instant for one in self._derived if one.waiting]
         events = [event for one in self._windows if (event := one.next_event(now)) is not None]
         last_event = max(events, default=Instant(self.end)) if self.flush else Instant(self.end)
@@ -189,6 +242,8 @@ class Run:
         if self.flushed > MOST_FLUSHED:
             raise ResourceError("the flush finds no end: RSTREAM[d] keeps filling a window")
         self.instants.append(now)
+        while self._changes and Instant(self._changes[0].at or 0) <= now:
+            self._change(self._changes.pop(0), now)
         for one in self._inputs.values():
             one.update(now)
         for name, query in self._queries.items():
@@ -196,6 +251,60 @@ class Run:
             self._report(name, query, now)
         for stream in self._derived:
             stream.compute(now)
+
+    # ------------------------------------------------------------ queries that come and go
+
+    def _change(self, change: Change, now: Instant) -> None:
+        """Queries come and go between everything before (ts, 0, 0) and everything from it on."""
+        before = Instant(now.ts - 1, 2**40)
+        for action in change.actions:
+            if isinstance(action, Drop):
+                self._forget(action.name.lower())
+        comes = [action for action in change.actions if isinstance(action, Register)]
+        after = self._catalog.after(change)
+        kept: dict[str, dict[Leaf, WindowOver]] = {}
+        for action in comes:
+            name = action.query.name.lower()
+            old = self._catalog.query(name)
+            if old is not None:
+                keeps = kept_windows(old, action.query, after)
+                kept[name] = {
+                    leaf: one for leaf, one in self._leaves.get(name, {}).items() if plain(leaf) in keeps
+                }
+        histories = {name: self._forget(name, told=True) for name in kept}
+        self._catalog.apply(change)
+        for action in comes:
+            name = action.query.name.lower()
+            self._since, self._backfill = now, action.backfill
+            self._silent = name in kept or action.backfill
+            self._kept = kept.get(name, {})
+            self._named(name)
+            built = self._queries[name]
+            if isinstance(built, DerivedStream):
+                built.history += histories.get(name, [])  # its readers' windows still hold those
+            if name in kept or action.backfill:
+                # Inner parts were built last; what they held before is not told again.
+                for part in reversed(self._parts.get(name, [])):
+                    if isinstance(part, DerivedStream):
+                        part.prime(before)
+        self._since, self._backfill, self._kept = None, False, {}
+
+    def _forget(self, name: str, *, told: bool = False) -> list[Arrival]:
+        """A query goes, or makes room for its next text, which knows what was `told`."""
+        gone = self._queries.pop(name)
+        self._leaves.pop(name, None)
+        self._parts.pop(name, None)
+        if not told or isinstance(gone, DerivedStream):
+            self._reported.pop(name, None)
+        return gone.history if isinstance(gone, DerivedStream) else []
+
+    @property
+    def _windows(self) -> list[WindowOver]:
+        return [part for parts in self._parts.values() for part in parts if isinstance(part, WindowOver)]
+
+    @property
+    def _derived(self) -> list[DerivedStream]:
+        return [part for parts in self._parts.values() for part in parts if isinstance(part, DerivedStream)]
 
     def _report(self, name: str, query: DerivedStream | Evaluated, now: Instant) -> None:
         """A stream reports its tuples; a relation its net changes."""
@@ -208,7 +317,7 @@ class Run:
             self._reported[name] = query.rows
         # Rows of one instant in value order, then by diff.
         changes.sort(key=lambda change: (order_key(change[0]), change[1]))
-        registered = self.app.query(name)
+        registered = self._catalog.query(name)
         assert registered is not None
         self.outputs[registered.name] += [(*now, diff, *row) for row, diff in changes]
 

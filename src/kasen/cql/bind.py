@@ -1,10 +1,4 @@
-"""Binding of a whole app: inputs, queries in any order, settings, the time domain, loops.
-
-Queries may refer to one another in any order and in loops, so their schemas are found by iteration:
-each round binds what is not settled against what the rounds before found, until nothing changes. A set
-operation in a loop takes its first columns from the operand that is already known (the start of the
-recursion); later rounds widen types. Types only widen and the lattice is finite, so it ends.
-"""
+"""Binding of a whole app: inputs, queries in any order, settings, the time domain, loops."""
 
 from __future__ import annotations
 
@@ -16,23 +10,22 @@ from sqlglot import exp
 
 from kasen.aggregates import UserAggregate
 from kasen.cql import nodes
-from kasen.cql.bind_input import Sniff, bind_connector, bind_input, check_name, time_domain
-from kasen.cql.bind_query import QueryBinder
+from kasen.cql.bind_change import not_prepared, with_changes
+from kasen.cql.bind_input import Sniff, bind_input, check_name, time_domain
 from kasen.cql.bound import App, Input, Query, RegisteredQuery
 from kasen.cql.cursor import SPLIT_IT, TOO_DEEP
 from kasen.cql.loops import find_loops, insert_delays, non_monotone_parts, show
-from kasen.cql.scope import UnknownSchema, suggest
+from kasen.cql.schemas import Schemas, registered_query
+from kasen.cql.scope import suggest
 from kasen.cql.settings import check_setting
-from kasen.cql.statements import parse, render
+from kasen.cql.statements import parse
 from kasen.cql.text import Text
 from kasen.cql.user_aggregates import by_name
-from kasen.cql.warnings import no_effect_yet, unbounded_state, unknown_hints
-from kasen.errors import InternalError, QueryError
+from kasen.cql.warnings import unbounded_state, unknown_hints
+from kasen.errors import QueryError
 from kasen.types import TIMESTAMP, Type
 
 __all__ = ["AppBinder", "Sniff", "bind_file", "bind_text"]
-
-_MOST_ROUNDS = 64
 
 
 def bind_text(
@@ -72,16 +65,17 @@ class AppBinder:
     _inputs: dict[str, Input] = field(default_factory=dict)
     _nodes: dict[str, nodes.RegisterQuery] = field(default_factory=dict)
     _dropped: dict[str, nodes.DropQuery] = field(default_factory=dict)
-    _schemas: _Schemas | None = None
+    _prepared: dict[str, nodes.RegisterQuery] = field(default_factory=dict)
+    _schemas: Schemas | None = None
 
     def bind(self, statements: list[nodes.Statement]) -> App:
         settings = self._settings(statements)
-        streams = self._collect(statements)
+        streams = self._collect([node for node in statements if node.args.get("at") is None])
         self.time = time_domain(streams, statements, self.text, self.sniff)
         for node in streams:
             self._inputs[node.this.name.lower()] = bind_input(node, self.time, self.text)
         queries = self._queries()
-        warnings = [text for one in self._inputs.values() for text in no_effect_yet(one)]
+        warnings: list[str] = []
         uncut = find_loops(queries, cut=False)
         if uncut:
             queries = self._cut_or_refuse(queries, uncut, settings, warnings)
@@ -89,7 +83,11 @@ class AppBinder:
             warnings += unbounded_state(query) + unknown_hints(query)
         loops = tuple(find_loops(queries, cut=True))
         inputs = tuple(self._inputs.values())
-        return App(inputs, queries, tuple(settings.items()), self.time, loops, tuple(warnings))
+        told = tuple(warnings)
+        app = App(inputs, queries, tuple(settings.items()), self.time, loops, told, user=self.user)
+        waiting = list(self._prepared.values())
+        timed = [node for node in statements if node.args.get("at") is not None]
+        return with_changes(app, waiting, timed, self.text) if waiting or timed else app
 
     # ------------------------------------------------------------ the catalog
 
@@ -133,6 +131,12 @@ class AppBinder:
                 case nodes.RegisterInput():
                     self._check_free(node, streams)
                     streams[key] = node
+                case nodes.RegisterQuery() if node.args.get("prepare"):
+                    check_name(node.this, self.text)
+                    self._prepared[key] = node
+                case nodes.Activate():
+                    for name in node.names:
+                        self._activate(name)
                 case nodes.RegisterQuery() if node.args.get("replace"):
                     self._require_query(node, streams)
                     self._nodes[key] = node
@@ -144,6 +148,12 @@ class AppBinder:
                     del self._nodes[key]
                     self._dropped[key] = node
         return list(streams.values())
+
+    def _activate(self, name: exp.Expr) -> None:
+        prepared = self._prepared.pop(name.name.lower(), None)
+        if prepared is None:
+            raise not_prepared(name, [node.this.name for node in self._prepared.values()], self.text)
+        self._nodes[name.name.lower()] = prepared
 
     def _check_free(self, node: nodes.Statement, streams: dict[str, nodes.RegisterInput]) -> None:
         check_name(node.this, self.text)
@@ -171,20 +181,11 @@ class AppBinder:
     # ------------------------------------------------------------ queries
 
     def _queries(self) -> tuple[RegisteredQuery, ...]:
-        self._schemas = _Schemas(self)
+        self._schemas = Schemas(self._nodes, self, self.text)
         self._schemas.settle()
         registered = []
         for key, node in self._nodes.items():
-            sink = node.args.get("connector")
-            registered.append(
-                RegisteredQuery(
-                    name=node.this.name,
-                    query=self._schemas.bound[key],
-                    sink=bind_connector(sink, self.text) if sink is not None else None,
-                    text=render(node.args["query"]),
-                    place=self.text.place_of(node.this),
-                )
-            )
+            registered.append(registered_query(node, self._schemas.bound[key], self.text))
         return tuple(registered)
 
     # ------------------------------------------------------------ loops
@@ -226,97 +227,3 @@ class AppBinder:
             )
         node = self._nodes[loops[0][0].lower()]
         return self.text.error("\n".join(lines), node.this, remedy)
-
-
-class _Schemas:
-    """Finds the schemas of queries that read one another in any order."""
-
-    def __init__(self, app: AppBinder) -> None:
-        self.app = app
-        self.bound: dict[str, Query] = {}
-        # Queries that were bound although something they read was not known; what may be wrong with them.
-        self.holes: set[str] = set()
-        self.errors: dict[str, QueryError] = {}
-        self._readers: dict[str, set[str]] = {key: set() for key in app._nodes}
-        self._current = ""
-        self._hole = self._unsure = False
-
-    def read(self, key: str) -> Query:
-        """A query as bound so far; UnknownSchema if it has not been."""
-        self._readers[key].add(self._current)
-        self._unsure |= key in self.holes
-        if key not in self.bound:
-            self._hole = True
-            raise UnknownSchema(key)
-        return self.bound[key]
-
-    def settle(self) -> None:
-        """Binds every query, those of loops again and again until what they read has settled."""
-        todo = dict.fromkeys(self._sources_first())
-        order = list(todo)
-        for _ in range(_MOST_ROUNDS + len(todo)):
-            progress = False
-            again: dict[str, None] = {}
-            for key in todo:
-                progress |= self._bind(key, again)
-            todo = {key: None for key in order if key in again}
-            if not progress:
-                break
-        else:
-            raise InternalError(f"the column types of {next(iter(todo))} do not settle")
-        self._check_all_known()
-
-    def _sources_first(self) -> list[str]:
-        """The queries, each behind those that it reads, as far as loops let it."""
-        reads = {
-            key: [table.name.lower() for table in node.args["query"].find_all(exp.Table)]
-            for key, node in self.app._nodes.items()
-        }
-        order: dict[str, None] = {}
-        seen: set[str] = set()
-        stack = list(reversed(reads))
-        while stack:
-            key = stack[-1]
-            if key in seen:
-                order.setdefault(stack.pop())
-                continue
-            seen.add(key)
-            stack += [each for each in reads[key] if each in reads and each not in seen]
-        return list(order)
-
-    def _bind(self, key: str, again: dict[str, None]) -> bool:
-        """Binds one query; notes what must be bound again. Whether this brought something new."""
-        before, had_hole = self.bound.get(key), key in self.holes
-        self._current, self._hole, self._unsure = key, False, False
-        self.holes.discard(key)
-        self.errors.pop(key, None)
-        try:
-            node = self.app._nodes[key].args["query"]
-            self.bound[key] = QueryBinder(self.app, self.app.text).query(node)
-        except UnknownSchema:
-            self._hole = True
-        except QueryError as error:
-            if not (self._hole or self._unsure):
-                raise
-            self.errors[key] = error
-            again[key] = None
-        if self._hole:
-            self.holes.add(key)
-            again[key] = None
-        after = self.bound.get(key)
-        changed = after is not None and (before is None or before.schema != after.schema)
-        if changed:
-            again.update(dict.fromkeys(self._readers[key]))
-        return changed or (had_hole and not self._hole)
-
-    def _check_all_known(self) -> None:
-        for error in self.errors.values():
-            raise error
-        unknown = [node for key, node in self.app._nodes.items() if key not in self.bound]
-        if unknown:
-            names = ", ".join(repr(node.this.name) for node in unknown)
-            raise self.app.text.error(
-                f"the columns of {names} cannot be told: they are defined by one another alone",
-                unknown[0].this,
-                "start the recursion from an input: SELECT ... FROM input [NOW] UNION ALL SELECT ...",
-            )

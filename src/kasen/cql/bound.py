@@ -6,10 +6,11 @@ reads it to recompute every instant, so it says what was asked and nothing about
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
+from kasen.aggregates import UserAggregate
 from kasen.cql.expr import Aggregate, Expr
 from kasen.errors import Place
 from kasen.types import BIGINT, TIMESTAMP, Connector, OnPressure, Schema, Type
@@ -247,8 +248,44 @@ class RegisteredQuery:
 
 
 @dataclass(frozen=True, slots=True)
+class Register:
+    """A query comes; with `replaces`, in the place of the one that has its name.
+
+    `backfill`: it starts with what its streams have retained, not with empty windows.
+    """
+
+    query: RegisteredQuery
+    replaces: bool = False
+    backfill: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """A query goes."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What happens to the set of queries between the instants below (at, 0, 0) and those from it on.
+
+    `at` is None until the time is decided: a running pipeline takes the first that it has not run.
+    Queries come in an order in which those that are read come first; then others go. `prepared` ones wait
+    for a later ACTIVATE.
+    """
+
+    at: int | None
+    actions: tuple[Register | Drop, ...]
+    prepared: tuple[Register, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class App:
-    """A whole bound app: its inputs in declaration order, and its queries."""
+    """A whole bound app: its inputs in declaration order, and its queries.
+
+    `queries` are there from the beginning, `changes` come at their times, `prepared` wait for ACTIVATE.
+    """
 
     inputs: tuple[Input, ...]
     queries: tuple[RegisteredQuery, ...]
@@ -256,6 +293,10 @@ class App:
     time: Type = TIMESTAMP
     loops: tuple[tuple[str, ...], ...] = ()
     warnings: tuple[str, ...] = field(default=(), compare=False)
+    changes: tuple[Change, ...] = ()
+    prepared: tuple[Register, ...] = ()
+    #: The users' own aggregates, by name, for queries that come later.
+    user: Mapping[str, UserAggregate] = field(default_factory=dict, compare=False)
 
     def input(self, name: str) -> Input | None:
         return next((one for one in self.inputs if one.name.lower() == name.lower()), None)
@@ -269,6 +310,12 @@ class App:
     @property
     def is_logical_time(self) -> bool:
         return self.time == BIGINT
+
+    @property
+    def all_queries(self) -> tuple[RegisteredQuery, ...]:
+        """The queries from the beginning, then each text that a change brings."""
+        later = [one.query for change in self.changes for one in change.actions if isinstance(one, Register)]
+        return (*self.queries, *later)
 
 
 def sources_of(from_: From) -> Iterator[Source]:

@@ -84,14 +84,25 @@ def _register_input(gen: Generator, node: nodes.RegisterInput) -> str:
 
 
 def _register_query(gen: Generator, node: nodes.RegisterQuery) -> str:
-    verb = "REPLACE" if node.args.get("replace") else "REGISTER"
+    verb = "REPLACE" if node.args.get("replace") else "PREPARE" if node.args.get("prepare") else "REGISTER"
     sink = gen.sql(node, "connector")
-    head = f"{verb} QUERY {gen.sql(node, 'this')} AS {gen.sql(node, 'query')}"
+    backfill = " BACKFILL" if node.args.get("backfill") else ""
+    head = f"{_at(gen, node)}{verb} QUERY {gen.sql(node, 'this')}{backfill} AS {gen.sql(node, 'query')}"
     return head + (f" INTO {sink}" if sink else "")
 
 
+def _at(gen: Generator, node: exp.Expr) -> str:
+    at = gen.sql(node, "at")
+    return f"AT {at} " if at else ""
+
+
 def _drop_query(gen: Generator, node: nodes.DropQuery) -> str:
-    return f"DROP QUERY {gen.sql(node, 'this')}"
+    cascade = " CASCADE" if node.args.get("cascade") else ""
+    return f"{_at(gen, node)}DROP QUERY {gen.sql(node, 'this')}{cascade}"
+
+
+def _activate(gen: Generator, node: nodes.Activate) -> str:
+    return f"{_at(gen, node)}ACTIVATE {', '.join(gen.sql(name) for name in node.names)}"
 
 
 def _setting(gen: Generator, node: nodes.Setting) -> str:
@@ -122,5 +133,6 @@ class CQLGenerator(generator.Generator):
         nodes.RegisterInput: _register_input,
         nodes.RegisterQuery: _register_query,
         nodes.DropQuery: _drop_query,
+        nodes.Activate: _activate,
         nodes.Setting: _setting,
     }

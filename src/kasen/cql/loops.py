@@ -73,6 +73,18 @@ def _queries_in(expr: Expr | None) -> Iterator[Query]:
                 yield part.query
 
 
+def has_stream(query: Query) -> bool:
+    """Whether a streamified query is among a query's parts."""
+    match query:
+        case Streamify():
+            return True
+        case SetOperation(left=left, right=right):
+            return has_stream(left) or has_stream(right)
+    parts = [source.input for source in query.sources if not isinstance(source.input, str)]
+    parts += [inner for expr in (query.where, query.having, *query.items) for inner in _queries_in(expr)]
+    return any(has_stream(part) for part in parts)
+
+
 def find_loops(queries: tuple[RegisteredQuery, ...], *, cut: bool) -> list[tuple[str, ...]]:
     """The loops among the queries.
 

@@ -97,15 +97,36 @@ class RegisterInput(exp.Expression):
 
 
 class RegisterQuery(exp.Expression):
-    """REGISTER QUERY or, with `replace`, REPLACE QUERY."""
+    """REGISTER QUERY; with `replace`, REPLACE QUERY; with `prepare`, PREPARE QUERY.
 
-    arg_types: ClassVar[dict[str, bool]] = {"this": True, "query": True, "connector": False, "replace": False}
+    `at` is the time of `AT time REGISTER ...`: when a statement takes effect.
+    """
+
+    arg_types: ClassVar[dict[str, bool]] = {
+        "this": True,
+        "query": True,
+        "connector": False,
+        "replace": False,
+        "prepare": False,
+        "backfill": False,
+        "at": False,
+    }
 
 
 class DropQuery(exp.Expression):
-    """DROP QUERY name."""
+    """DROP QUERY name [CASCADE]."""
 
-    arg_types: ClassVar[dict[str, bool]] = {"this": True}
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "cascade": False, "at": False}
+
+
+class Activate(exp.Expression):
+    """ACTIVATE name, name: prepared queries take effect together. `this` is the first of the names."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "expressions": False, "at": False}
+
+    @property
+    def names(self) -> list[Any]:
+        return [self.this, *self.expressions]
 
 
 class Setting(exp.Expression):
@@ -114,7 +135,7 @@ class Setting(exp.Expression):
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "value": True}
 
 
-Statement = RegisterInput | RegisterQuery | DropQuery | Setting
+Statement = RegisterInput | RegisterQuery | DropQuery | Activate | Setting
 
 UNITS: dict[str, int] = {
     "MICROSECOND": 1,

@@ -1,4 +1,4 @@
-"""Parsing of statements: REGISTER, REPLACE, DROP, SET.
+"""Parsing of statements: REGISTER, REPLACE, DROP, PREPARE, ACTIVATE, SET; AT says when one takes effect.
 
 A semicolon ends a statement; before REGISTER it may be left out, as the published apps do.
 """
@@ -18,10 +18,11 @@ from kasen.cql.parse_query import parse_query
 from kasen.cql.parse_type import data_type, duration
 from kasen.cql.words import FOREIGN_STATEMENTS, RESERVED
 
-_VERBS = ("REGISTER", "REPLACE", "DROP", "SET")
+_CHANGES = ("REGISTER", "REPLACE", "DROP", "PREPARE", "ACTIVATE")
+_VERBS = (*_CHANGES, "AT", "SET")
 #: Clauses of inputs whose names are two words.
 _CLAUSES = {"timestamp": "TIMESTAMP BY", "tick": "TICK BY", "pressure": "ON PRESSURE"}
-_STATEMENTS = "REGISTER STREAM|RELATION|QUERY, REPLACE QUERY, DROP QUERY or SET"
+_STATEMENTS = "REGISTER STREAM|RELATION|QUERY, REPLACE QUERY, DROP QUERY, PREPARE QUERY, ACTIVATE or SET"
 
 
 def parse_statements(c: Cursor) -> list[nodes.Statement]:
@@ -37,20 +38,53 @@ def parse_statements(c: Cursor) -> list[nodes.Statement]:
 
 
 def _statement(c: Cursor) -> nodes.Statement:
+    if c.accept("AT"):
+        at = _time(c)
+        if c.word not in _CHANGES or c.next_word() in ("STREAM", "RELATION"):
+            raise c.fail("a change of queries after AT and the time", f"such as AT {at.sql()} DROP QUERY q")
+        statement = _change(c)
+        statement.set("at", at)
+        return statement
+    if c.accept("SET"):
+        return _setting(c)
+    if c.word == "REGISTER" and c.next_word() in ("STREAM", "RELATION"):
+        c.take()
+        return _register_input(c, c.take().text.upper())
+    return _change(c)
+
+
+def _change(c: Cursor) -> nodes.RegisterQuery | nodes.DropQuery | nodes.Activate:
+    """A statement that changes which queries run."""
     if c.accept("REGISTER"):
-        if c.word in ("STREAM", "RELATION"):
-            return _register_input(c, c.take().text.upper())
         c.expect("QUERY", "STREAM, RELATION or QUERY after REGISTER")
-        return _register_query(c, replace=False)
+        return _register_query(c)
     if c.accept("REPLACE"):
         c.expect("QUERY", "QUERY after REPLACE", "only queries can be replaced")
         return _register_query(c, replace=True)
+    if c.accept("PREPARE"):
+        c.expect("QUERY", "QUERY after PREPARE", "only queries can be prepared")
+        return _register_query(c, prepare=True)
     if c.accept("DROP"):
         c.expect("QUERY", "QUERY after DROP", "only queries can be dropped")
-        return nodes.DropQuery(this=c.name("the query's name"))
-    if c.accept("SET"):
-        return _setting(c)
+        name = c.name("the query's name")
+        return nodes.DropQuery(this=name, cascade=bool(c.accept("CASCADE")) or None)
+    if c.accept("ACTIVATE"):
+        first, *others = comma_list(c, lambda: c.name("a prepared query's name"))
+        return nodes.Activate(this=first, expressions=others)
     raise _no_statement(c)
+
+
+def _time(c: Cursor) -> exp.Expr:
+    """A time of the app: a whole number, or a timestamp in quotes."""
+    minus = c.accept_type(TokenType.DASH)
+    if c.type is TokenType.NUMBER:
+        token = c.take()
+        return spanned(exp.Literal.number(f"-{token.text}" if minus else token.text), token)
+    c.accept("TIMESTAMP")
+    if minus or c.type is not TokenType.STRING:
+        raise c.fail("a time after AT", "such as AT 100, or AT '2026-01-31 23:59:59'")
+    token = c.take()
+    return spanned(exp.Literal.string(token.text), token)
 
 
 def _no_statement(c: Cursor) -> Exception:
@@ -167,12 +201,20 @@ def _option(c: Cursor) -> exp.Expr:
 # ---------------------------------------------------------------- queries and settings
 
 
-def _register_query(c: Cursor, replace: bool) -> nodes.RegisterQuery:
+def _register_query(c: Cursor, *, replace: bool = False, prepare: bool = False) -> nodes.RegisterQuery:
     name = _new_name(c, "the query's name")
+    backfill = c.accept("BACKFILL")
     c.accept("AS")
     query = parse_query(c)
     connector = _connector(c, "INTO") if c.accept("INTO") else None
-    return nodes.RegisterQuery(this=name, query=query, connector=connector, replace=replace or None)
+    return nodes.RegisterQuery(
+        this=name,
+        query=query,
+        connector=connector,
+        replace=replace or None,
+        prepare=prepare or None,
+        backfill=bool(backfill) or None,
+    )
 
 
 def _setting(c: Cursor) -> nodes.Setting:

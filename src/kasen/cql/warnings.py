@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kasen.cql.bound import (
-    Input,
     Query,
     RegisteredQuery,
     Select,
@@ -45,11 +44,6 @@ def _hints(query: Query) -> Iterator[str]:
             for source in query.sources:
                 if not isinstance(source.input, str):
                     yield from _hints(source.input)
-
-
-def no_effect_yet(one: Input) -> list[str]:
-    """Clauses that are understood and not acted upon."""
-    return [f"{one.name}: RETAIN has no effect yet"] if one.retain is not None else []
 
 
 def unbounded_state(query: RegisteredQuery) -> list[str]:

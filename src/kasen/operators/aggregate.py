@@ -73,6 +73,9 @@ class Aggregate:
             self._make_room(why)
         return self._out.take(int(control[kernel.PUT_OUT]))
 
+    def contents(self) -> I64:
+        return self._groups.reported(len(self._calls))
+
     def next_instant(self) -> Bound | None:
         return self._begins
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
+import numpy as np
 import numpy.typing as npt
 
 from kasen.operators.batch import Batch, Bound
@@ -40,6 +41,15 @@ class Operator(Protocol):
 
         BEGIN means: the state cannot be rebuilt from recent input.
         """
+        ...
+
+
+@runtime_checkable
+class Holder(Protocol):
+    """An operator that can tell the rows of its relation as they are after the last `process`."""
+
+    def contents(self) -> npt.NDArray[np.int64]:
+        """The rows now in the relation, as a batch's data is laid out."""
         ...
 
 

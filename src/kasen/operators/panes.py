@@ -93,6 +93,9 @@ class SlidingAggregate:
             self._make_room(why)
         return self._out.take(int(control[kernel.PUT_OUT]))
 
+    def contents(self) -> I64:
+        return self._groups.reported(len(self._calls))
+
     def next_instant(self) -> Bound | None:
         if self._begins is not None:
             return self._begins

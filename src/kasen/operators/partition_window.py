@@ -63,6 +63,11 @@ class PartitionRows:
         both = concat((batch, out), self._width - 1)
         return both.take(np.lexsort((both.sub, both.ts)))
 
+    def contents(self) -> I64:
+        held = np.ones(len(self._links), np.bool_)
+        held[self._free[: self._sizes[1]]] = False
+        return np.ascontiguousarray(self._store[:, held])
+
     def _hash(self, data: I64) -> npt.NDArray[np.uint64]:
         """The key's hash: the key columns and which of them are NULL."""
         key = np.empty((len(self._keys) + 1, data.shape[1]), np.int64)

@@ -33,6 +33,17 @@ class RecordTable:
         """The records that were ever used, and the header."""
         return self.records[: (int(self.records[groups.USED]) + 1) * self.width].copy()
 
+    def reported(self, calls: int) -> I64:
+        """The rows that groups have put out and not taken back: keys, then the values of calls."""
+        keys = self._keys
+        used = self.records[self.width : (int(self.records[groups.USED]) + 1) * self.width]
+        found = used.reshape(-1, self.width)
+        found = found[found[:, groups.REPORTED] == 1]
+        data = np.empty((keys + calls + 1, len(found)), np.int64)
+        data[:-1] = found[:, groups.KEY : groups.KEY + keys + calls].T
+        data[-1] = found[:, groups.NULLS] << keys | found[:, groups.KEY_NULLS]
+        return data
+
     def replace(self, records: I64, width: int) -> None:
         """Puts other records, of as many slots or more, in place of these."""
         self.width = width

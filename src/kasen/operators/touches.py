@@ -122,6 +122,13 @@ class Reports:
             pending.append(Bound(self._next, 0))
         return min(pending, default=None)
 
+    def contents(self) -> I64:
+        """The bounds shown now: a row of NULLs before the first report, none before the beginning."""
+        if not self._with_bounds or not self._begun:
+            return np.empty((3, 0), np.int64)
+        start, end = self._shown or (0, 0)
+        return np.array([[start], [end], [0 if self._shown else 0b11]], np.int64)
+
     def last_instant(self) -> Bound | None:
         """When the window will have reported that it is empty."""
         if not len(self._pending):

@@ -82,6 +82,9 @@ class Timed:
         """When the newest tuple held leaves."""
         return self._leaving(-1) if len(self._held) else None
 
+    def contents(self) -> I64:
+        return self._held.rows(0, self._entered)
+
     def _leaving(self, at: int) -> Bound:
         return Bound(*kernel.leaving(int(self._held.ts[at]), int(self._held.sub[at]), self._shape))
 
@@ -206,6 +209,9 @@ class Rows:
         """On a new operator: `before` tuples came before the instant `oldest`; older ones are passed over."""
         self._start = oldest
         self._first = before + 1
+
+    def contents(self) -> I64:
+        return self._held.rows(0, self._entered)
 
     def _in(self, ordinals: I64) -> I64:
         return -(-ordinals // self._slide) * self._slide

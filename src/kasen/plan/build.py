@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from kasen.cql import bound, expr
 from kasen.cql.bind_query import is_monotone_select
@@ -12,14 +13,25 @@ from kasen.cql.expr import Call, Column, Expr, conjunction, conjuncts, walk
 from kasen.plan import logical
 from kasen.plan.exprs import rebuild
 from kasen.plan.logical import Node, SemiKind
-from kasen.types import Field, Schema
+from kasen.types import Field, Schema, Type
+
+
+class Names(Protocol):
+    """Where names are looked up: an app, or the catalog of a running pipeline."""
+
+    @property
+    def time(self) -> Type: ...
+
+    def input(self, name: str) -> bound.Input | None: ...
+
+    def query(self, name: str) -> bound.RegisteredQuery | None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Builder:
-    """Builds the plans of one app's queries."""
+    """Builds the plans of queries."""
 
-    app: App
+    app: Names
 
     def query(self, query: Query) -> Node:
         match query:

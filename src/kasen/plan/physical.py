@@ -6,15 +6,17 @@ here, and those of loops run through a delay, which `order` knows to cut.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from kasen.cql.bound import App, Input
-from kasen.plan.logical import Delay, Node, Ref, Scan
+from kasen.cql.bound import App, Input, RegisteredQuery
+from kasen.cql.expr import Column
+from kasen.plan.build import Builder, Names
+from kasen.plan.logical import Delay, Node, Project, Ref, Scan
 from kasen.plan.lower import lower
-from kasen.plan.rewrite import rewrite_app
+from kasen.plan.rewrite import chained, rewrite, rewrite_app
 
-__all__ = ["App", "Input", "Plan", "Step", "plan_app", "share"]
+__all__ = ["App", "Input", "Plan", "RegisteredQuery", "Step", "plan_app", "plan_query", "share", "stages_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,7 @@ class Plan:
     def fingerprint(self) -> str:
         """What a state belongs to: the app's inputs, queries and settings as text."""
         inputs = [f"{one.name} {one.schema} {one.connector}" for one in self.app.inputs]
-        queries = [f"{query.name}: {query.text}" for query in self.app.queries]
+        queries = [f"{query.name}: {query.text}" for query in self.app.all_queries]
         return "\n".join([*inputs, *queries, str(self.app.settings)])
 
     @property
@@ -47,85 +49,77 @@ class Plan:
         return {step.node.name: step.id for step in self.steps if isinstance(step.node, Scan)}
 
     def stages(self) -> list[tuple[int, ...]]:
-        """The steps in an order in which inputs come first; the steps of a loop are one stage.
+        """The steps in an order in which inputs come first; the steps of a loop are one stage."""
+        return stages_of([step.node for step in self.steps], [step.inputs for step in self.steps])
 
-        Within a loop's stage the order is that of one instant: a delay comes before its readers and does
-        not wait for its input, because what enters it now leaves it later.
-        """
-        done: list[tuple[int, ...]] = []
-        for component in self._components():
-            if len(component) == 1 and component[0] not in self.steps[component[0]].inputs:
-                done.append(component)
-            else:
-                done.append(self._instant_order(component))
-        return done
 
-    def read_outside(self, stage: tuple[int, ...]) -> tuple[int, ...]:
-        """The steps of a stage that other stages read, or that are queries."""
-        members = set(stage)
-        wanted = {step for _, step in self.outputs}
-        for step in self.steps:
-            if step.id not in members:
-                wanted.update(step.inputs)
-        return tuple(sorted(members & wanted))
+def stages_of(nodes: Sequence[Node | None], inputs: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
+    """The steps in an order in which inputs come first; the steps of a loop are one stage.
 
-    def downstream(self, stage: tuple[int, ...]) -> tuple[int, ...]:
-        """The steps of a stage and all that read them, directly or not."""
-        reached = set(stage)
-        for each in self.stages():
-            if any(source in reached for step in each for source in self.steps[step].inputs):
-                reached.update(each)
-        return tuple(sorted(reached))
+    Within a loop's stage the order is that of one instant: a delay comes before its readers and does
+    not wait for its input, because what enters it now leaves it later. A missing node is no step.
+    """
+    done: list[tuple[int, ...]] = []
+    for component in _components(nodes, inputs):
+        if len(component) == 1 and component[0] not in inputs[component[0]]:
+            done.append(component)
+        else:
+            done.append(_instant_order(component, nodes, inputs))
+    return done
 
-    def _components(self) -> list[tuple[int, ...]]:
-        """Strongly connected components, inputs first (Tarjan's algorithm, without recursion)."""
-        index: dict[int, int] = {}
-        low: dict[int, int] = {}
-        stack: list[int] = []
-        on_stack: set[int] = set()
-        found: list[tuple[int, ...]] = []
-        for root in range(len(self.steps)):
-            if root in index:
+
+def _components(nodes: Sequence[Node | None], inputs: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
+    """Strongly connected components, inputs first (Tarjan's algorithm, without recursion)."""
+    index: dict[int, int] = {}
+    low: dict[int, int] = {}
+    stack: list[int] = []
+    on_stack: set[int] = set()
+    found: list[tuple[int, ...]] = []
+    for root, node in enumerate(nodes):
+        if root in index or node is None:
+            continue
+        work = [(root, 0)]
+        while work:
+            step, edge = work.pop()
+            if edge == 0:
+                index[step] = low[step] = len(index)
+                stack.append(step)
+                on_stack.add(step)
+            reads = inputs[step]
+            if edge < len(reads):
+                work.append((step, edge + 1))
+                if reads[edge] not in index:
+                    work.append((reads[edge], 0))
+                elif reads[edge] in on_stack:
+                    low[step] = min(low[step], index[reads[edge]])
                 continue
-            work = [(root, 0)]
-            while work:
-                step, edge = work.pop()
-                if edge == 0:
-                    index[step] = low[step] = len(index)
-                    stack.append(step)
-                    on_stack.add(step)
-                inputs = self.steps[step].inputs
-                if edge < len(inputs):
-                    work.append((step, edge + 1))
-                    if inputs[edge] not in index:
-                        work.append((inputs[edge], 0))
-                    elif inputs[edge] in on_stack:
-                        low[step] = min(low[step], index[inputs[edge]])
-                    continue
-                if low[step] == index[step]:
-                    cut = stack.index(step)
-                    found.append(tuple(sorted(stack[cut:])))
-                    on_stack.difference_update(stack[cut:])
-                    del stack[cut:]
-                if work:
-                    low[work[-1][0]] = min(low[work[-1][0]], low[step])
-        return found
+            if low[step] == index[step]:
+                cut = stack.index(step)
+                found.append(tuple(sorted(stack[cut:])))
+                on_stack.difference_update(stack[cut:])
+                del stack[cut:]
+            if work:
+                low[work[-1][0]] = min(low[work[-1][0]], low[step])
+    return found
 
-    def _instant_order(self, component: tuple[int, ...]) -> tuple[int, ...]:
-        members = set(component)
-        order: list[int] = []
 
-        def visit(step: int) -> None:
-            if step in order or step not in members:
-                return
-            if not isinstance(self.steps[step].node, Delay):
-                for source in self.steps[step].inputs:
-                    visit(source)
-            order.append(step)
+def _instant_order(
+    component: tuple[int, ...], nodes: Sequence[Node | None], inputs: Sequence[tuple[int, ...]]
+) -> tuple[int, ...]:
+    members = set(component)
+    order: list[int] = []
 
-        for step in component:
-            visit(step)
-        return tuple(order)
+    def visit(step: int) -> None:
+        if step in order or step not in members:
+            return
+        if not isinstance(nodes[step], Delay):
+            for source in inputs[step]:
+                visit(source)
+        order.append(step)
+
+    for step in component:
+        visit(step)
+    return tuple(order)
 
 
 def plan_app(app: App, joins: str = "") -> Plan:
@@ -133,7 +127,22 @@ def plan_app(app: App, joins: str = "") -> Plan:
 
     `joins` is a method for all joins, whatever their hints say.
     """
-    return share(app, {name: lower(node, joins) for name, node in rewrite_app(app).items()})
+    return share(app, {name: lowered(node, joins) for name, node in rewrite_app(app).items()})
+
+
+def plan_query(query: RegisteredQuery, names: Names, *, in_loop: bool = False) -> Node:
+    """The control path of one query."""
+    plan = rewrite(Builder(names).query(query.query))
+    return lowered(chained(plan) if in_loop else plan)
+
+
+def lowered(plan: Node, joins: str = "") -> Node:
+    """A rewritten plan as operators run it. A query that is another's answer has a step of its own."""
+    plan = lower(plan, joins)
+    if isinstance(plan, Ref):
+        items = tuple(Column(field.type, 0, i, field.name) for i, field in enumerate(plan.schema))
+        return Project(plan.schema, plan, items)
+    return plan
 
 
 def share(app: App, plans: dict[str, Node]) -> Plan:
@@ -148,13 +157,16 @@ def share(app: App, plans: dict[str, Node]) -> Plan:
     by_name = {name.lower(): plan for name, plan in plans.items()}
 
     def resolve(node: Node) -> int:
-        """The step behind a node; a reference may lead to another reference, but never in a circle."""
-        while isinstance(node, Ref):
-            node = by_name[node.name.lower()]
-        return ids[node]
+        """The step behind a node."""
+        return ids[by_name[node.name.lower()] if isinstance(node, Ref) else node]
 
     steps = tuple(Step(ids[node], node, tuple(resolve(child) for child in node.children)) for node in order)
     return Plan(app, steps, tuple((name, resolve(plan)) for name, plan in plans.items()))
+
+
+def own_nodes(plan: Node) -> list[Node]:
+    """The nodes of a query's plan, each once, inputs first; what it reads of other queries is theirs."""
+    return list(dict.fromkeys(node for node in _bottom_up(plan) if not isinstance(node, Ref)))
 
 
 def _bottom_up(node: Node) -> Iterator[Node]:

@@ -63,16 +63,16 @@ def rewrite_app(app: App) -> dict[str, Node]:
     """The rewritten plan of every query."""
     looping = {name for loop in app.loops for name in loop}
     plans = {name: rewrite(node) for name, node in build(app).items()}
-    return {name: _chained(node) if name in looping else node for name, node in plans.items()}
+    return {name: chained(node) if name in looping else node for name, node in plans.items()}
 
 
-def _chained(plan: Node) -> Node:
+def chained(plan: Node) -> Node:
     """Loops run inside one kernel, which knows two-way joins: so there joins are chains."""
 
-    def chained(node: Node) -> Node:
+    def as_chain(node: Node) -> Node:
         return replace(node, hint="JOIN_TREE") if isinstance(node, WindowJoin) and not node.hint else node
 
-    return transform(plan, chained)
+    return transform(plan, as_chain)
 
 
 def rewrite(plan: Node) -> Node:

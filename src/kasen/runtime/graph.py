@@ -2,15 +2,17 @@
 
 Outside loops, each operator gets all instants of the stretch in one call. The steps of a loop are one
 stage, which goes instant by instant (document E's time-splitting, runtime/loop).
+
+Steps may come and go between two runs (see live.py); a step's place is used again once it is free.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from kasen.errors import ResourceError
+from kasen.errors import InternalError, ResourceError
 from kasen.operators.base import Operator, State
-from kasen.operators.batch import TICK_BITS, Batch, Bound, empty
+from kasen.operators.batch import TICK_BITS, Batch, Bound, concat, empty
 from kasen.operators.delay import Delay
 from kasen.operators.mjoin import MJoin
 from kasen.operators.panes import SlidingAggregate
@@ -18,60 +20,149 @@ from kasen.operators.touches import Reports, Touches
 from kasen.operators.user_aggregate import UserAggregate
 from kasen.operators.window import Rows, Timed
 from kasen.plan.instantiate import Context, instantiate
-from kasen.plan.logical import Scan
-from kasen.plan.physical import Plan
+from kasen.plan.logical import Node, Scan
+from kasen.plan.physical import Plan, Step, stages_of
 from kasen.runtime.loop import Loop
 from kasen.runtime.stopped import loop_error, stopped_before
+from kasen.types import Schema
+
+#: For steps that just came: further input, by step and number of the input.
+Births = dict[int, dict[int, Batch]]
+
+#: A stage of a single step outside loops, and what it reads.
+_Alone = tuple[Operator, tuple[int, ...]]
 
 
 class Graph:
     """Operators by step. `run` is called with ever later frontiers."""
 
     def __init__(self, plan: Plan, context: Context, max_ticks: int = 1_000_000) -> None:
-        self._plan = plan
         self._context = context
-        self._widths = [len(step.node.schema) for step in plan.steps]
+        self._time = plan.app.time
         self._max_ticks = min(max_ticks, (1 << TICK_BITS) - 2)
-        self._operators: list[Operator | None] = [
-            None if isinstance(step.node, Scan) else instantiate(step.node, context) for step in plan.steps
-        ]
-        self._nothing = [empty(width) for width in self._widths]
-        self._scans = plan.scans
-        #: The stages of a single step outside loops, and what each reads.
-        self._alone: dict[tuple[int, ...], tuple[int, tuple[int, ...]]] = {
-            (step,): (step, plan.steps[step].inputs)
-            for step, operator in enumerate(self._operators)
-            if operator is not None and step not in plan.steps[step].inputs
-        }
-        self._stages = [stage for stage in plan.stages() if self._operators[stage[0]] is not None]
-        self._loops = {
-            stage: Loop(plan, stage, self._operators, context, self._max_ticks, plan.read_outside(stage))
-            for stage in self._stages
-            if stage not in self._alone
-        }
+        self._nodes: list[Node | None] = []
+        self._inputs: list[tuple[int, ...]] = []
+        self._operators: list[Operator | None] = []
+        self._nothing: list[Batch] = []
+        self._steps: dict[int, Step] = {}
+        self._free: list[int] = []
+        self._scans: dict[str, int] = {}
+        self.outputs: dict[str, int] = dict(plan.outputs)
+        #: Stages in an order in which inputs come first, by their first step: the operator and what it
+        #: reads; or None for a loop.
+        self._stages: dict[int, _Alone | None] = {}
+        self._loops: dict[int, Loop] = {}
+        self._births: Births = {}
         self._begun = False
         #: Why loops were stopped. The rest of the pipeline lives on.
         self.stopped: list[ResourceError] = []
         self._dead: set[int] = set()
         self._handed_out = False
+        for step in plan.steps:
+            self._add(step.node, step.inputs)
+        self.order_stages()
+
+    # ------------------------------------------------------------ steps
+
+    def _add(self, node: Node, inputs: tuple[int, ...]) -> int:
+        step = self._free.pop() if self._free else len(self._nodes)
+        if step == len(self._nodes):
+            self._nodes.append(None)
+            self._inputs.append(())
+            self._operators.append(None)
+            self._nothing.append(empty(0))
+        self._nodes[step] = node
+        self._inputs[step] = inputs
+        self._steps[step] = Step(step, node, inputs)
+        self._operators[step] = None if isinstance(node, Scan) else instantiate(node, self._context)
+        self._nothing[step] = empty(len(node.schema))
+        if isinstance(node, Scan):
+            self._scans[node.name] = step
+        return step
+
+    def add(self, node: Node, inputs: tuple[int, ...]) -> int:
+        """A new step behind all others, outside loops. It reads steps that are there."""
+        step = self._add(node, inputs)
+        self._enter_stage(step)
+        return step
+
+    def remove(self, step: int) -> None:
+        """A step that nobody reads goes; its place is used again."""
+        node = self._nodes[step]
+        if isinstance(node, Scan):
+            del self._scans[node.name]
+        self._nodes[step] = self._operators[step] = None
+        del self._steps[step]
+        self._inputs[step] = ()
+        self._stages.pop(step, None)
+        self._births.pop(step, None)
+        self._free.append(step)
+
+    def point(self, step: int, inputs: tuple[int, ...]) -> None:
+        """The step reads others from now on; the caller sees to the order."""
+        self._inputs[step] = inputs
+        self._steps[step] = Step(step, self.node(step), inputs)
+
+    def order_stages(self) -> None:
+        """Finds the order of all steps, and the loops among them."""
+        self.save_loops()
+        self._stages, self._loops = {}, {}
+        for stage in stages_of(self._nodes, self._inputs):
+            if stage[0] in self._dead:
+                continue
+            if len(stage) > 1 or stage[0] in self._inputs[stage[0]]:
+                self._stages[stage[0]] = None
+                self._loops[stage[0]] = self._make_loop(stage)
+            else:
+                self._enter_stage(stage[0])
+
+    def _enter_stage(self, step: int) -> None:
+        operator = self._operators[step]
+        if operator is not None:
+            self._stages[step] = (operator, self._inputs[step])
+
+    def node(self, step: int) -> Node:
+        node = self._nodes[step]
+        assert node is not None, step
+        return node
+
+    def operator(self, step: int) -> Operator:
+        operator = self._operators[step]
+        assert operator is not None, step
+        return operator
+
+    def inputs(self, step: int) -> tuple[int, ...]:
+        return self._inputs[step]
+
+    def scan(self, name: str) -> int | None:
+        return self._scans.get(name)
+
+    @property
+    def steps(self) -> list[int]:
+        """The steps that are there."""
+        return [step for step, node in enumerate(self._nodes) if node is not None]
+
+    # ------------------------------------------------------------ running
 
     def begin(self, at: Bound) -> None:
         """The pipeline's first instant: rows that are always there appear now."""
         if not self._begun:
             self._begun = True
-            for operator in self._operators:
-                if operator is not None and hasattr(operator, "begin"):
-                    operator.begin(at)
+            self.begin_steps(self.steps, at)
             self._load_loops()
 
-    def stirs_before(self, upto: Bound) -> bool:
-        """Whether anything may happen before `upto` if nothing comes in. Of loops, only they know."""
-        if self._loops:
-            return True
-        for operator in self._operators:
-            if operator is not None and (due := operator.next_instant()) is not None and due < upto:
-                return True
-        return False
+    def begin_steps(self, steps: Iterable[int], at: Bound) -> None:
+        for step in steps:
+            operator = self._operators[step]
+            if operator is not None and hasattr(operator, "begin"):
+                operator.begin(at)
+
+    def bear(self, step: int, position: int, batch: Batch) -> None:
+        """Further input for a step that just came, before all else that it gets in the next run."""
+        if len(batch):
+            before = self._births.setdefault(step, {}).get(position)
+            both = batch if before is None else concat((before, batch), batch.columns)
+            self._births[step][position] = both
 
     def run(self, sources: Mapping[str, Batch], upto: Bound) -> dict[str, Batch]:
         """The changes of every query's answer at the instants from the last frontier up to `upto`."""
@@ -82,103 +173,188 @@ class Graph:
                 out[step] = batch
         if self._handed_out:
             self._load_loops()
+        births, self._births = self._births, {}
         ends: dict[int, Bound] = {}
-        for stage in self._stages:
-            if ends and (end := min((ends[step] for step in stage if step in ends), default=upto)) < upto:
-                self._run_to_its_end(stage, out, end, ends)
-            elif stage in self._alone:
-                self._run_step(stage, out, upto)
+        for step, stage in self._stages.items():
+            if ends and (end := self._end_of(step, ends, upto)) < upto:
+                self._run_to_its_end(step, out, end, ends)
+            elif stage is None:
+                self._run_loop(self._loops[step], out, upto, ends, births)
             else:
-                self._run_loop(self._loops[stage], out, upto, ends)
+                self._run_step(step, stage, out, upto, births)
         if ends:
             self._stop(set(ends))
-        return {name: out[step] for name, step in self._plan.outputs}
+        return {name: out[step] for name, step in self.outputs.items() if len(out[step])}
 
-    def _run_step(self, stage: tuple[int, ...], out: list[Batch], upto: Bound) -> None:
-        step, inputs = self._alone[stage]
-        operator = self._operators[step]
-        assert operator is not None
+    def _run_step(self, step: int, stage: _Alone, out: list[Batch], upto: Bound, births: Births) -> None:
+        operator, inputs = stage
         batches = [out[source] for source in inputs]
+        if births and step in births:
+            batches = self._with_births(step, batches, births)
         if not any(map(len, batches)):
             due = operator.next_instant()
             if due is None or due >= upto:
                 return
         out[step] = operator.process(batches, upto)
 
-    # ------------------------------------------------------------ loops that do not end
+    def _with_births(self, step: int, batches: list[Batch], births: Births) -> list[Batch]:
+        for position, batch in births[step].items():
+            batches[position] = concat((batch, batches[position]), batch.columns)
+        return batches
 
-    def _run_loop(self, loop: Loop, out: list[Batch], upto: Bound, ends: dict[int, Bound]) -> None:
+    def stirs_before(self, upto: Bound) -> bool:
+        """Whether anything may happen before `upto` if nothing comes in. Of loops, only they know."""
+        if self._loops or self._births:
+            return True
+        for operator in self._operators:
+            if operator is not None and (due := operator.next_instant()) is not None and due < upto:
+                return True
+        return False
+
+    # ------------------------------------------------------------ loops
+
+    def _make_loop(self, stage: tuple[int, ...]) -> Loop:
+        return Loop(self._steps, stage, self._operators, self._context, self._max_ticks, self._wanted(stage))
+
+    def _wanted(self, stage: tuple[int, ...]) -> tuple[int, ...]:
+        """The steps of a loop that others read, or that are queries."""
+        members = set(stage)
+        wanted = set(self.outputs.values())
+        for step in self.steps:
+            if step not in members:
+                wanted.update(self._inputs[step])
+        return tuple(sorted(members & wanted))
+
+    def _run_loop(
+        self, loop: Loop, out: list[Batch], upto: Bound, ends: dict[int, Bound], births: Births
+    ) -> None:
         """A loop that goes round for ever is stopped, and with it all that read it, at the same instant."""
-        stuck = loop.run(out, upto)
+        seen = self._seen_by(loop, out, births) if births else out
+        stuck = loop.run(seen, upto)
+        for step in loop.stage:
+            out[step] = seen[step]
         if stuck is None:
             return
-        error = loop_error(self._plan, loop.stage, out, stuck, self._max_ticks, self._context.dictionary)
+        below = self._downstream(loop.stage)
+        error = loop_error(
+            self._names,
+            loop.stage,
+            below,
+            out,
+            stuck,
+            self._max_ticks,
+            self._context.dictionary,
+            self._time,
+        )
         self.stopped.append(error)
-        for step in self._plan.downstream(loop.stage):
+        for step in below:
             ends[step] = min(stuck, ends.get(step, stuck))
 
-    def _run_to_its_end(
-        self, stage: tuple[int, ...], out: list[Batch], end: Bound, ends: dict[int, Bound]
-    ) -> None:
+    @property
+    def _names(self) -> list[tuple[str, int, Schema]]:
+        """Each query with its step and its columns."""
+        return [(name, step, self.node(step).schema) for name, step in self.outputs.items()]
+
+    def _downstream(self, stage: tuple[int, ...]) -> set[int]:
+        """The steps of a stage and all that read them, directly or not."""
+        reached = set(stage)
+        for first in self._stages:
+            each = self._loops[first].stage if first in self._loops else (first,)
+            if any(source in reached for step in each for source in self._inputs[step]):
+                reached.update(each)
+        return reached
+
+    def _end_of(self, first: int, ends: dict[int, Bound], upto: Bound) -> Bound:
+        stage = self._loops[first].stage if first in self._loops else (first,)
+        return min((ends[step] for step in stage if step in ends), default=upto)
+
+    def _run_to_its_end(self, first: int, out: list[Batch], end: Bound, ends: dict[int, Bound]) -> None:
         """Runs a stage that reads a stopped loop, on what there was before that."""
+        stage = self._stages[first]
+        members = self._loops[first].stage if stage is None else (first,)
         cut = out.copy()
-        for step in stage:
-            for source in self._plan.steps[step].inputs:
+        for step in members:
+            for source in self._inputs[step]:
                 cut[source] = _below(out[source], end)
-        if stage in self._alone:
-            self._run_step(stage, cut, end)
+        if stage is None:
+            self._run_loop(self._loops[first], cut, end, ends, {})
         else:
-            self._run_loop(self._loops[stage], cut, end, ends)
-        for step in stage:
+            self._run_step(first, stage, cut, end, {})
+        for step in members:
             out[step] = cut[step]
 
     def _stop(self, steps: set[int]) -> None:
         """These steps say nothing any more."""
         self._dead |= steps
-        self._stages = [stage for stage in self._stages if stage[0] not in self._dead]
-        self._loops = {stage: loop for stage, loop in self._loops.items() if stage[0] not in self._dead}
+        self._stages = {first: stage for first, stage in self._stages.items() if first not in self._dead}
+        self._loops = {first: loop for first, loop in self._loops.items() if first not in self._dead}
 
     @property
     def dead(self) -> set[int]:
         """The steps that were stopped."""
         return self._dead
 
-    # ------------------------------------------------------------ state
+    def _seen_by(self, loop: Loop, out: list[Batch], births: Births) -> list[Batch]:
+        """The inputs of a loop with what its steps get besides: all that read a step get the same."""
+        seen = out.copy()
+        for step in loop.stage:
+            for position, batch in births.get(step, {}).items():
+                source = self._inputs[step][position]
+                readers = [
+                    (s, i) for s in loop.stage for i, each in enumerate(self._inputs[s]) if each == source
+                ]
+                if any(len(births.get(s, {}).get(i, ())) != len(batch) for s, i in readers):
+                    raise InternalError(f"step {source} begins in different ways inside a loop")
+                seen[source] = concat((batch, out[source]), batch.columns)
+        return seen
+
+    def save_loops(self) -> None:
+        """Before anybody looks at operators; whoever changes one does so before the next run."""
+        self._handed_out = True
+        for loop in self._loops.values():
+            loop.save()
 
     def _load_loops(self) -> None:
         self._handed_out = False
         for loop in self._loops.values():
             loop.load()
 
-    def _save_loops(self) -> None:
-        """Before anybody looks at operators; whoever changes one does so before the next run."""
-        self._handed_out = True
-        for loop in self._loops.values():
-            loop.save()
+    # ------------------------------------------------------------ state
 
     def snapshot(self) -> dict[int, State]:
-        self._save_loops()
+        self.save_loops()
         return {step: each.snapshot() for step, each in enumerate(self._operators) if each is not None}
 
     def restore(self, states: Mapping[int, State], begun: bool, dead: Sequence[int] = ()) -> None:
         self._begun = begun
         if dead:
             self._stop(set(dead))
-            self.stopped.append(stopped_before(self._plan, self._dead))
+            self.stopped.append(stopped_before(self._names, self._dead))
         for step, operator in enumerate(self._operators):
             if operator is not None:
                 operator.restore(states[step])
         self._load_loops()
 
+    def renew(self) -> None:
+        """Throws all operators away and makes them anew from their snapshots, as a restart does."""
+        states = self.snapshot()
+        for step in self.steps:
+            node = self.node(step)
+            if not isinstance(node, Scan):
+                self._operators[step] = instantiate(node, self._context)
+                self.operator(step).restore(states[step])
+        self._loops = {}
+        self.order_stages()
+
     def next_instant(self) -> Bound | None:
         """The first instant at which some window or delay will move without input."""
-        self._save_loops()
+        self.save_loops()
         found = [each.next_instant() for each in self._living()]
         return min((each for each in found if each is not None), default=None)
 
     def last_instant(self) -> Bound | None:
         """The last instant at which what windows hold now will leave them."""
-        self._save_loops()
+        self.save_loops()
         holders = (Timed, Reports, SlidingAggregate, UserAggregate, MJoin)
         found = [each.last_instant() for each in self._living() if isinstance(each, holders)]
         return max((each for each in found if each is not None), default=None)
@@ -190,7 +366,7 @@ class Graph:
 
     def close_delays(self) -> None:
         """From now on delays deliver nothing."""
-        self._save_loops()
+        self.save_loops()
         for operator in self._operators:
             if isinstance(operator, Delay):
                 operator.close()
@@ -203,13 +379,13 @@ class Graph:
     @property
     def operators(self) -> list[Operator | None]:
         """The operator of each step; None for an input's."""
-        self._save_loops()
+        self.save_loops()
         return self._operators
 
     @property
     def counters(self) -> dict[int, Rows]:
         """The windows that count tuples from the beginning on, by step."""
-        self._save_loops()
+        self.save_loops()
         found = {}
         for step, operator in enumerate(self._operators):
             window = operator.window if isinstance(operator, Touches) else operator

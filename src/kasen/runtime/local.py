@@ -89,7 +89,7 @@ class LocalRun:
         while not self._stopping and not self.pipeline.ended:
             self._read()
             if self.pipeline.ready() >= self._options.batch and not self.pipeline.ended:
-                self.outputs.deliver(self.pipeline.run())
+                self._answer()
                 if time.monotonic() - saved >= self._options.checkpoint_seconds:
                     self._save()
                     saved = time.monotonic()
@@ -103,10 +103,14 @@ class LocalRun:
 
     def _finish(self) -> None:
         """The end of the input: all instants of the last time, then (if asked for) expiring windows."""
-        self.outputs.deliver(self.pipeline.run())
+        self._answer()
         if self._options.flush or self._plan.app.setting("flush") == "true":
             for answer in self.pipeline.flush():
                 self.outputs.deliver(answer)
+
+    def _answer(self) -> None:
+        for answer in self.pipeline.answers():
+            self.outputs.deliver(answer)
 
     def _load_tables(self) -> None:
         """Static tables hold from the beginning, so they are read before anything else.

@@ -7,7 +7,7 @@ operator that it does not know has to act.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from kasen.operators.loop_parts import ForeignPart, Part, Plain, lend, set_due
 from kasen.operators.row_buffer import RowBuffer
 from kasen.plan.instantiate import Context
 from kasen.plan.loop_parts import part_of
-from kasen.plan.physical import Plan
+from kasen.plan.physical import Step
 from kasen.types import Kind
 
 _FIRST_ROOM = 16
@@ -32,7 +32,7 @@ class Loop:
 
     def __init__(
         self,
-        plan: Plan,
+        plan: Mapping[int, Step],
         stage: Sequence[int],
         operators: Sequence[Operator | None],
         context: Context,
@@ -43,13 +43,13 @@ class Loop:
         members = set(stage)
         self.stage = tuple(stage)
         self._outside = sorted(
-            {source for step in stage for source in plan.steps[step].inputs if source not in members}
+            {source for step in stage for source in plan[step].inputs if source not in members}
         )
         steps = (*self._outside, *stage)
         self._at = {step: at for at, step in enumerate(steps)}
         self._context = context
-        self._widths = [len(plan.steps[step].node.schema) for step in steps]
-        fields = [field for step in steps for field in plan.steps[step].node.schema]
+        self._widths = [len(plan[step].node.schema) for step in steps]
+        fields = [field for step in steps for field in plan[step].node.schema]
         self._texts = any(field.type.kind is Kind.VARCHAR for field in fields)
         self._table: I64 = np.zeros((len(steps), loop_table.FIELDS), np.int64)
         self._control: I64 = np.zeros(loop_table.CONTROL, np.int64)
@@ -60,17 +60,17 @@ class Loop:
         for step in stage:
             operator = operators[step]
             assert operator is not None
-            inputs = [self._at[source] for source in plan.steps[step].inputs]
-            self._parts.append(part_of(plan.steps[step].node, operator, inputs, context.dictionary))
+            inputs = [self._at[source] for source in plan[step].inputs]
+            self._parts.append(part_of(plan[step].node, operator, inputs, context.dictionary))
         self._kept = {step: RowBuffer(self._widths[self._at[step]]) for step in kept}
         self._set_up(plan, steps)
         self.load()
 
-    def _set_up(self, plan: Plan, steps: Sequence[int]) -> None:
+    def _set_up(self, plan: Mapping[int, Step], steps: Sequence[int]) -> None:
         for at, step in enumerate(steps):
             row, part = self._table[at], self._parts[at]
             row[loop_table.KIND] = part.kind
-            inputs = () if at < len(self._outside) else plan.steps[step].inputs
+            inputs = () if at < len(self._outside) else plan[step].inputs
             sources = [self._at[source] for source in inputs]
             row[loop_table.IN_A] = sources[0] if sources else 0
             row[loop_table.IN_B] = sources[1] if len(sources) > 1 else -1

@@ -16,14 +16,15 @@ from kasen.connect.dead_letter import DeadLetterFile
 from kasen.connect.decode import decode, output_schema
 from kasen.connect.registry import open_sink
 from kasen.connect.sink import Sink
-from kasen.errors import DataError
+from kasen.errors import DataError, QueryError
 from kasen.kernels.instants import all_within
 from kasen.operators.batch import I64
 from kasen.operators.dictionary import Dictionary
+from kasen.plan.changes import Change, Register, RegisteredQuery
 from kasen.plan.physical import Plan
 from kasen.runtime.feed import Rows
-from kasen.runtime.pipeline import Answer
-from kasen.types import Connector
+from kasen.runtime.pipeline import Answer, Pipeline
+from kasen.types import Connector, Schema
 
 #: Times lie strictly between -MOST_TIME and MOST_TIME, as lengths do, so that their sums never overflow.
 MOST_TIME = 2**62
@@ -104,11 +105,28 @@ class Outputs:
         self._on_progress = on_progress
         self._on_answer = on_answer
         self._started = time.monotonic()
-        self.progress = Progress(results={query.name: 0 for query in plan.app.queries})
+        live = pipeline if isinstance(pipeline, Pipeline) else None
+        if live is None and plan.app.changes:
+            raise QueryError(
+                "queries that come and go run in the driver only", remedy="leave AT out, or place them there"
+            )
+        queries = live.queries.values() if live is not None else plan.app.queries
+        self.progress = Progress(results={query.name: 0 for query in queries})
         self.progress.rows = notes.get("rows", 0)
         self.progress.results |= notes.get("results", {})
-        self._targets: set[Path] = set()
-        self.sinks = self._open_sinks(base, out, notes.get("sinks", {}))
+        self._base = base
+        self._out = out
+        self._targets: dict[Path, str] = {}
+        #: Where the sinks of queries that went have got to, and the columns they hold.
+        self._gone: dict[str, int] = notes.get("gone", {})
+        self._columns: dict[str, Schema] = {}
+        self.sinks: dict[str, Sink] = {}
+        for query in queries:
+            self._open_sink(query, notes.get("sinks", {}).get(query.name))
+        if live is not None:
+            live.on_check = self.check
+            for change in live.pending:
+                self.check(change)
         self._file = DeadLetterFile(out, notes.get("dead")) if out is not None else None
         self.dead_letters: list[DeadLetter] = []
         # Whether a deletion finds its row is only known later; its dead letter must be at hand then.
@@ -117,28 +135,64 @@ class Outputs:
             for name, letters in notes.get("deletions", {}).items()
         }
 
-    def _open_sinks(self, base: Path, out: Path | None, resume: dict[str, int]) -> dict[str, Sink]:
-        sinks: dict[str, Sink] = {}
-        for query in self._plan.app.queries:
-            connector, folder = query.sink, base
-            if connector is None and out is not None:
-                connector, folder = Connector("csv", (("path", f"{query.name}.csv"),)), out
-            if connector is not None:
-                self._protect(query.name, folder / connector.option("path"), base)
-                schema = output_schema(query.schema, self._plan.app.time)
-                sinks[query.name] = open_sink(connector, folder, query.name, schema, resume.get(query.name))
-        return sinks
+    # ------------------------------------------------------------ sinks
 
-    def _protect(self, query: str, sink: Path, base: Path) -> None:
-        """No answer is ever written over an input, nor over another answer."""
+    def check(self, change: Change) -> None:
+        """Refuses a change whose answers could not be written."""
+        for action in change.actions:
+            if not isinstance(action, Register):
+                continue
+            query = action.query
+            before = self._columns.get(query.name)
+            if before is not None and before != query.schema and self._connector(query)[0] is not None:
+                raise QueryError(
+                    f"{query.name} has been written with other columns: {', '.join(before.names)}",
+                    remedy="choose another name, or keep the columns' names and types",
+                )
+            self._target(query)
+
+    def follow(self, change: Change) -> None:
+        """After a change: the sinks of queries that came and went."""
+        for action in change.actions:
+            if isinstance(action, Register):
+                if action.query.name not in self.sinks:
+                    self._open_sink(action.query, self._gone.pop(action.query.name, None))
+            elif action.name in self.sinks:
+                sink = self.sinks.pop(action.name)
+                sink.flush(sync=False)
+                self._gone[action.name] = sink.position()
+                sink.close()
+
+    def _connector(self, query: RegisteredQuery) -> tuple[Connector | None, Path]:
+        """Where a query's answers go: what INTO says, else a file of its name."""
+        if query.sink is None and self._out is not None:
+            return Connector("csv", (("path", f"{query.name}.csv"),)), self._out
+        return query.sink, self._base
+
+    def _open_sink(self, query: RegisteredQuery, resume: int | None) -> None:
+        connector, folder = self._connector(query)
+        if connector is None:
+            return
+        self._target(query)
+        self._columns[query.name] = query.schema
+        schema = output_schema(query.schema, self._plan.app.time)
+        self.sinks[query.name] = open_sink(connector, folder, query.name, schema, resume)
+
+    def _target(self, query: RegisteredQuery) -> None:
+        """No answer is ever written over an input, nor over another query's answer."""
+        connector, folder = self._connector(query)
+        if connector is None:
+            return
+        sink = folder / connector.option("path")
         target = sink.resolve()
         for one in self._plan.app.inputs:
-            source = (base / one.connector.option("path")).resolve()
+            source = (self._base / one.connector.option("path")).resolve()
             if one.connector.option("path") and source in (target, *target.parents):
-                raise DataError(f"{query} would be written to {sink}, which {one.name} is read from")
-        if target in self._targets:
-            raise DataError(f"{query} would be written to {sink}, to which another query is written")
-        self._targets.add(target)
+                raise DataError(f"{query.name} would be written to {sink}, which {one.name} is read from")
+        if self._targets.setdefault(target, query.name) != query.name:
+            raise DataError(f"{query.name} would be written to {sink}, to which another query is written")
+
+    # ------------------------------------------------------------ rows
 
     def take(self, name: str, rows: Rows, dead: list[DeadLetter], chunk: Chunk, offset: int) -> None:
         """Hands rows of a chunk to the pipeline; what is refused, to the dead letter.
@@ -174,20 +228,24 @@ class Outputs:
     def deliver(self, answer: Answer) -> None:
         """Writes the answers of an epoch, and tells of it."""
         self.progress.epochs += 1
-        for query in self._plan.app.queries if answer.changes else ():
-            batch = answer.changes.get(query.name)
-            if batch is None or not len(batch):
+        for name, batch in answer.changes.items():
+            if not len(batch):
                 continue
-            self.progress.results[query.name] += len(batch)
-            sink = self.sinks.get(query.name)
+            self.progress.results[name] = self.progress.results.get(name, 0) + len(batch)
+            sink = self.sinks.get(name)
             if sink is not None:
-                sink.write(decode(batch, query.schema, self._pipeline.dictionary, self._plan.app.time))
+                query = answer.queries.get(name) or self._plan.app.query(name)
+                assert query is not None
+                schema = query.schema
+                sink.write(decode(batch, schema, self._pipeline.dictionary, self._plan.app.time))
         for name, refused in answer.refused:
             self.bury([self._deletions[name][position] for position in refused.tolist()])
         for name, applied in answer.deletions:
             for position in applied.tolist():
                 del self._deletions[name][position]
         self._on_answer(answer)
+        if answer.change is not None:
+            self.follow(answer.change)
         self.tell()
 
     def tell(self) -> None:
@@ -207,6 +265,7 @@ class Outputs:
             self._file.flush(sync=True)
         return {
             "sinks": {name: sink.position() for name, sink in self.sinks.items()},
+            "gone": self._gone,
             "dead": self._file.position() if self._file is not None else None,
             "deletions": self._deletions,
             "rows": self.progress.rows,

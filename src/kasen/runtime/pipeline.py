@@ -6,24 +6,28 @@ it to run; how that is cut into epochs never shows in the answers.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from kasen.errors import ResourceError
+from kasen.errors import QueryError, ResourceError
 from kasen.operators.base import State
-from kasen.operators.batch import END, I64, Batch, Bound, matrix, orderings
+from kasen.operators.batch import END, I64, Batch, Bound, concat, empty, matrix, orderings
 from kasen.operators.dictionary import Dictionary
 from kasen.operators.failures import Failures
 from kasen.operators.net import net
 from kasen.operators.streamify import units
 from kasen.operators.value_order import ValueOrder
+from kasen.plan.changes import Change, LiveCatalog, Register, RegisteredQuery
 from kasen.plan.instantiate import Context
 from kasen.plan.lower import is_net
-from kasen.plan.physical import Plan
+from kasen.plan.physical import Plan, own_nodes, plan_query
 from kasen.runtime.feed import Feed, Rows, as_batch, join, number_tuples
 from kasen.runtime.graph import Graph
+from kasen.runtime.live import LiveQueries
 from kasen.runtime.relation import Relation
+from kasen.runtime.retained import RetainedStreams
 
 #: How long an unbounded chain of windows may go on expiring after the end of the input.
 _MOST_FLUSHES = 20_000
@@ -35,12 +39,14 @@ class Answer:
     that are complete still wait.
 
     `deletions` are the positions of outside relations' deletions that have run, `refused` of those among
-    them that found no row.
+    them that found no row. `queries` are those that ran, by name; `change` is what becomes of them then.
     """
 
     changes: dict[str, Batch] = field(default_factory=dict)
     rows: int = 0
     is_cut: bool = False
+    queries: Mapping[str, RegisteredQuery] = field(default_factory=dict)
+    change: Change | None = None
     deletions: list[tuple[str, I64]] = field(default_factory=list)
     refused: list[tuple[str, I64]] = field(default_factory=list)
 
@@ -54,7 +60,15 @@ class Pipeline:
         self.failures = Failures()
         app = plan.app
         max_ticks = int(app.setting("max_ticks", "1000000"))
-        self._graph = Graph(plan, Context(self.dictionary, self.failures), max_ticks)
+        context = Context(self.dictionary, self.failures)
+        self._graph = Graph(plan, context, max_ticks)
+        self.catalog = LiveCatalog.of(app)
+        self.live = LiveQueries(self._graph, context, self._table)
+        self._adopt(plan)
+        self.pending: list[Change] = list(app.changes)
+        #: Whoever writes answers may refuse a change.
+        self.on_check: Callable[[Change], None] = lambda _: None
+        self._retained = RetainedStreams(app.inputs)
         self._feeds = {one.name: Feed(len(one.schema), one.slack) for one in app.inputs if not one.is_static}
         self._relations = {
             one.name: Relation(len(one.schema), one.timestamp)
@@ -63,18 +77,22 @@ class Pipeline:
         }
         self._by_tuple = [one.name for one in app.inputs if not one.is_static and one.tick.value == "TUPLE"]
         self._tables: dict[str, Rows] = {}
-        outputs = dict(plan.outputs)
-        self._relation_queries = [
-            (
-                query.name,
-                ValueOrder(orderings(query.schema), self.dictionary),
-                is_net(plan.steps[outputs[query.name]].node),
-            )
-            for query in app.queries
-            if not query.is_stream
-        ]
+        self.queries: dict[str, RegisteredQuery] = {query.name: query for query in app.queries}
+        #: For relations: how their rows are sorted, and whether they are net already.
+        self._orders = {query.name: self._order(query) for query in app.queries if not query.is_stream}
         self._upto = Bound(-(2**63), 0)
         self._begins: Bound | None = None
+
+    def _adopt(self, plan: Plan) -> None:
+        """The queries of the beginning: which steps each of them has."""
+        steps = {step.node: step.id for step in plan.steps}
+        for query, (_, root) in zip(plan.app.queries, plan.outputs, strict=True):
+            top = plan.steps[root].node
+            self.live.adopt(query, top, {node: steps[node] for node in own_nodes(top)})
+
+    def _order(self, query: RegisteredQuery) -> tuple[ValueOrder, bool]:
+        root = self._graph.node(self._graph.outputs[query.name])
+        return ValueOrder(orderings(query.schema), self.dictionary), is_net(root)
 
     # ------------------------------------------------------------ input
 
@@ -156,16 +174,36 @@ class Pipeline:
 
     # ------------------------------------------------------------ running
 
+    def answers(self) -> Iterator[Answer]:
+        """Runs every instant that is complete: one answer, and one more for each change on the way."""
+        while True:
+            answer = self.run()
+            yield answer
+            if not answer.is_cut:
+                return
+
     def run(self, most: int | None = None) -> Answer:
-        """Runs every instant that is complete, or the first of them that have about `most` rows.
+        """Runs every instant that is complete, or the first of them: those that have about `most` rows, or
+        those before the next change of the queries.
 
         Epochs are cut between different times only, so one time's rows run together however many they are.
         """
         goal = self._end_of_input() + 1 if self.ended else self.frontier
-        upto = self._cut(goal, most) if most is not None and self.ready() > most else goal
-        answer = self._run_upto(upto)
+        change = self._due(goal)
+        upto = goal if change is None or change.at is None else change.at
+        if most is not None and self.ready() > most:
+            upto = min(upto, self._cut(goal, most))
+        answer = self._run_upto(upto, last=upto == goal)
         answer.is_cut = upto < goal
+        if change is not None and change.at == upto:
+            self._change(self.pending.pop(0))
+            answer.change = change
         return answer
+
+    def _due(self, goal: int) -> Change | None:
+        """The next change of the queries, if it comes before a time."""
+        first = self.pending[0] if self.pending else None
+        return first if first is not None and first.at is not None and first.at < goal else None
 
     def _cut(self, upto: int, most: int) -> int:
         """The greatest time below which at most so many rows wait, but past the first of them."""
@@ -184,25 +222,35 @@ class Pipeline:
         known = [each for each in greatest if each > -(2**63)]
         return max(known, default=0)
 
-    def _run_upto(self, ts: int) -> Answer:
+    def _run_upto(self, ts: int, *, last: bool = True) -> Answer:
+        """Runs the instants below a time; `last` if no others are complete."""
         upto = Bound(ts, 0)
-        answer = Answer()
+        answer = Answer(queries=self.queries)
         if upto <= self._upto:
             return answer
         sources, first = self._release(ts, answer)
         if first is None and self._begins is not None and self._begins < upto:
             first = self._begins
-        if first is None and not self._graph.begun and not self.ended:
+        if first is None and not self._graph.begun and not (self.ended and last):
             return answer
         if not self._graph.begun:
             begin = min(first or Bound(0, 0), self._begins or END)
             self._graph.begin(begin)
             sources |= {name: _at(rows, begin) for name, rows in self._tables.items()}
         self._upto = upto
-        if not sources and not self._graph.stirs_before(upto):
+        if not sources and not self.live.told and not self._graph.stirs_before(upto):
             return answer
-        answer.changes = self._netted(self._graph.run(sources, upto))
+        answer.changes = self._answered(sources)
+        if self._retained:
+            self._retained.add(sources, ts)
         return answer
+
+    def _answered(self, sources: dict[str, Batch]) -> dict[str, Batch]:
+        """Runs the graph up to where the pipeline is; what was told of queries that came is said first."""
+        raw = self._graph.run(sources, self._upto)
+        told = dict(self.live.told)
+        self.live.has_run()
+        return self._netted(raw, told)
 
     def _release(self, ts: int, answer: Answer) -> tuple[dict[str, Batch], Bound | None]:
         """The rows below a time as changes, and the first of their instants."""
@@ -233,13 +281,14 @@ class Pipeline:
         times = [np.concatenate([none, *(rows.ts for rows in pieces[name])]) for name in self._by_tuple]
         return dict(zip(self._by_tuple, number_tuples(times), strict=True))
 
-    def _netted(self, raw: dict[str, Batch]) -> dict[str, Batch]:
-        netted = {}
-        for name, order, already in self._relation_queries:
-            batch = raw[name]
-            if len(batch):
-                netted[name] = order.sort(batch if already else units(net(batch)))
-        return raw | netted
+    def _netted(self, raw: dict[str, Batch], told: dict[str, Batch]) -> dict[str, Batch]:
+        for name, batch in told.items():
+            raw[name] = concat((batch, raw[name]), batch.columns) if name in raw else batch
+        for name, (order, already) in self._orders.items():
+            if name in raw:
+                batch = raw[name]
+                raw[name] = order.sort(batch if already and name not in told else units(net(batch)))
+        return raw
 
     def flush(self) -> list[Answer]:
         """After the end of the input: lets windows expire. Delays deliver nothing any more."""
@@ -250,8 +299,70 @@ class Pipeline:
             if last is None or Bound(last.ts + 1, 0) <= self._upto:
                 break
             self._upto = Bound(last.ts + 1, 0)
-            answers.append(Answer(self._netted(self._graph.run({}, self._upto))))
+            answers.append(Answer(self._answered({}), queries=self.queries))
         return answers
+
+    # ------------------------------------------------------------ queries that come and go
+
+    def execute(self, text: str) -> tuple[Change, ...]:
+        """Registers, replaces and drops queries as a CQL text says.
+
+        It takes effect at the first time of which nothing has run, or at the time that AT names: then a
+        later `run` does it. Returns the changes with their times. A wrong text changes nothing.
+        """
+        changes = self.catalog.bind(text)
+        for change in changes:
+            self.on_check(change)
+            if change.at is not None and self.begun and change.at < self._upto.ts:
+                fault = f"the time {change.at} has run already: the next is {self._upto.ts}"
+                raise QueryError(fault, remedy="leave AT out, or name a later time")
+            if change.at is not None and len(changes) > 1:
+                raise QueryError(
+                    "one text cannot change queries at several times", remedy="give one text a time"
+                )
+        decided = []
+        for change in changes:
+            if change.at is None:
+                change = replace(change, at=self._upto.ts if self.begun else None)
+                self._change(change)
+            else:
+                self.pending.append(change)
+                self.pending.sort(key=lambda each: each.at or 0)
+            decided.append(change)
+        return tuple(decided)
+
+    def _change(self, change: Change) -> None:
+        """The change takes effect now, between two times."""
+        time = self._upto.ts if self.begun else None
+        after = self.catalog.after(change)
+        plans = {
+            one.query.name.lower(): plan_query(one.query, after)
+            for one in change.actions
+            if isinstance(one, Register)
+        }
+        splice = self.live.prepare(change, plans, time, self._retained.since(time or 0))
+        self.live.commit(change, splice, time)
+        self.catalog.apply(change)
+        self.queries = dict(self.queries)
+        for action in change.actions:
+            if isinstance(action, Register):
+                query = action.query
+                self.queries[query.name] = query
+                self._orders.pop(query.name, None)
+                if not query.is_stream:
+                    self._orders[query.name] = self._order(query)
+            else:
+                del self.queries[action.name]
+                self._orders.pop(action.name, None)
+
+    def _table(self, name: str) -> Batch:
+        """What an outside relation holds now."""
+        if name in self._relations:
+            return self._relations[name].contents()
+        one = self.catalog.input(name)
+        assert one is not None
+        rows = self._tables.get(name)
+        return _at(rows, Bound(0)) if rows is not None else empty(len(one.schema))
 
     # ------------------------------------------------------------ state
 

@@ -115,6 +115,14 @@ class PushedRun:
             self._check()
             self._go_on()
 
+    def execute(self, text: str) -> None:
+        """Queries come and go, between what has been matched and what waits."""
+        with self._changed:
+            self._check()
+            for change in self.pipeline.execute(text):
+                if change not in self.pipeline.pending:
+                    self.outputs.follow(change)
+
     # ------------------------------------------------------------ matching
 
     def _go_on(self) -> None:

@@ -11,7 +11,7 @@ from collections import deque
 import numpy as np
 
 from kasen.operators.base import State
-from kasen.operators.batch import Batch
+from kasen.operators.batch import Batch, ones, zeros
 from kasen.runtime.feed import Rows
 
 
@@ -50,6 +50,12 @@ class Relation:
             data = np.frombuffer(b"".join(columns), np.int64).reshape(len(taken), -1)
             chosen = Batch(chosen.ts, chosen.sub, np.sign(chosen.diff), data.T.copy(order="C"))
         return chosen, rows.take(np.array(refused, np.intp))
+
+    def contents(self) -> Batch:
+        """The rows now in the relation, as insertions."""
+        data = self.snapshot()["rows"].T.copy(order="C")
+        count = data.shape[1]
+        return Batch(zeros(count), zeros(count), ones(count), data)
 
     def snapshot(self) -> State:
         rows = [row for held in self._rows.values() for row in held]

@@ -2,49 +2,59 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from kasen.connect.decode import decode
 from kasen.errors import ResourceError
 from kasen.operators.batch import Batch, Bound
 from kasen.operators.dictionary import Dictionary
-from kasen.plan.physical import Plan
+from kasen.types import Schema, Type
 
 _SHOWN = 3
 
+#: The queries of a pipeline: the name of each, its step, and its columns.
+Queries = Sequence[tuple[str, int, Schema]]
+
 
 def loop_error(
-    plan: Plan, stage: tuple[int, ...], out: list[Batch], at: Bound, most: int, dictionary: Dictionary
+    queries: Queries,
+    stage: tuple[int, ...],
+    below: set[int],
+    out: list[Batch],
+    at: Bound,
+    most: int,
+    dictionary: Dictionary,
+    time: Type,
 ) -> ResourceError:
     """Names the loop and what ends with it, and shows the last tuples that went round."""
-    members, below = set(stage), set(plan.downstream(stage))
-    names = [name for name, step in plan.outputs if step in members]
-    others = [name for name, step in plan.outputs if step in below - members]
+    members = set(stage)
+    names = [name for name, step, _ in queries if step in members]
+    others = [name for name, step, _ in queries if step in below - members]
     fault = [f"the loop of {', '.join(names)} still produces after {most} ticks of ts {at.ts}"]
     fault.append(
         f"  stopped: {', '.join(names + others)}; the other queries go on"
-        if len(names + others) < len(plan.outputs)
+        if len(names + others) < len(queries)
         else f"  stopped: {', '.join(names + others)}"
     )
-    for name, step in plan.outputs:
+    for name, step, schema in queries:
         if step in members and len(out[step]):
-            fault += [f"  last of {name}: {line}" for line in _last(plan, name, out[step], dictionary)]
+            fault += [f"  last of {name}: {line}" for line in _last(schema, out[step], dictionary, time)]
     return ResourceError("\n".join([*fault, "help: end the loop with a condition, or raise SET max_ticks"]))
 
 
-def stopped_before(plan: Plan, steps: set[int]) -> ResourceError:
+def stopped_before(queries: Queries, steps: set[int]) -> ResourceError:
     """What is said after a restart: the tuples are gone."""
-    names = ", ".join(name for name, step in plan.outputs if step in steps)
+    names = ", ".join(name for name, step, _ in queries if step in steps)
     return ResourceError(
         f"a loop was stopped before the checkpoint that this run went on from: {names}\n"
         "help: end the loop with a condition, or raise SET max_ticks; then start with a new checkpoint folder"
     )
 
 
-def _last(plan: Plan, name: str, batch: Batch, dictionary: Dictionary) -> list[str]:
-    query = plan.app.query(name)
-    assert query is not None
+def _last(schema: Schema, batch: Batch, dictionary: Dictionary, time: Type) -> list[str]:
     first = max(0, len(batch) - _SHOWN)
     tail = Batch(batch.ts[first:], batch.sub[first:], batch.diff[first:], batch.data[:, first:].copy())
-    columns = [column.to_pylist() for column in decode(tail, query.schema, dictionary, plan.app.time).columns]
+    columns = [column.to_pylist() for column in decode(tail, schema, dictionary, time).columns]
     lines = []
     for ts, seq, tick, _, *values in zip(*columns, strict=True):
         cells = ", ".join("NULL" if value is None else str(value) for value in values)

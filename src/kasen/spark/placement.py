@@ -107,12 +107,12 @@ class InDriver:
                 packed = self._shippers[one.name].pack((rows.ts, rows.diff, rows.position), rows.data)
                 pieces[str(len(pieces))] = np.frombuffer(packed, np.uint8)
             self._outputs.take(one.name, rows, chunk.dead, chunk, _offset(rows))
-        self._outputs.deliver(self._pipeline.run())
+        self._answer()
 
     def end(self, *, flush: bool) -> None:
         for one in self._streams:
             self._pipeline.end(one.name)
-        self._outputs.deliver(self._pipeline.run())
+        self._answer()
         if flush:
             for answer in self._pipeline.flush():
                 self._outputs.deliver(answer)
@@ -128,6 +128,10 @@ class InDriver:
             snapshot = self._store.files.write(f"{name}.snapshot", state)
         self._journal.add(epoch, segment, snapshot)
         return {"journal": self._journal.to_json(), "counts": self._intake.counts}
+
+    def _answer(self) -> None:
+        for answer in self._pipeline.answers():
+            self._outputs.deliver(answer)
 
 
 def _offset(rows: Rows) -> int:

@@ -1,0 +1,106 @@
+"""What a replaced query keeps: the windows that its old and its new text see in the same way.
+
+A window of a stream is kept if both plans remember it by the very same steps, after filters and columns
+that nobody reads were moved below it. Then whatever is above can go on, or be made anew from what the
+window holds. A function of the two texts alone, so it is the same on every engine and after a restart.
+"""
+
+from __future__ import annotations
+
+from kasen.cql.bound import PartitionRows, RegisteredQuery, SetKind, StreamKind, Unbounded, Window
+from kasen.plan import logical, lower
+from kasen.plan.build import Names
+from kasen.plan.logical import Node, Ref, Scan
+from kasen.plan.lower_joins import MultiJoin
+from kasen.plan.physical import plan_query
+
+#: A stream's name in lower case, and the window it is seen through.
+Leaf = tuple[str, Window]
+
+_WINDOWED = (logical.WindowNode, logical.Reports, logical.Touches, lower.SlidingAggregate)
+
+
+def plain(leaf: Leaf) -> Leaf:
+    """The leaf without the numbers of a partition's columns, which are others above a projection."""
+    name, window = leaf
+    return (name, PartitionRows((), window.count)) if isinstance(window, PartitionRows) else leaf
+
+
+def is_stateless(node: Node) -> bool:
+    """Whether the node's operator remembers nothing."""
+    match node:
+        case Scan() | Ref() | logical.Filter() | logical.Project() | lower.Pad():
+            return True
+        case logical.WindowNode(window=window):
+            return isinstance(window, Unbounded)
+        case logical.SetOp(kind=kind, all=all_):
+            return kind is SetKind.UNION and all_
+        case logical.Streamify(kind=kind, child=child):
+            # Over a relation it remembers that it has begun: the first bag enters then.
+            return kind is not StreamKind.RSTREAM and not _reads_relation(child)
+    return False
+
+
+def _reads_relation(node: Node) -> bool:
+    """Whether an outside relation or a relation query is below, before any window."""
+    if isinstance(node, Scan | Ref):
+        return not node.is_stream
+    if isinstance(node, logical.WindowNode | lower.SlidingAggregate):
+        return False
+    return any(_reads_relation(child) for child in node.children if not child.is_stream)
+
+
+def kept_steps(old: Node, new: Node) -> frozenset[Node]:
+    """The nodes of the new plan that go on with the state they have in the old one."""
+    leaves = kept_leaves(old, new)
+    had = set(logical.walk(old))
+    remembering = _remembering(new)
+    lost = {node for leaf, nodes in remembering.items() if leaf not in leaves for node in nodes}
+    kept: dict[Node, bool] = {}
+
+    def visit(node: Node) -> bool:
+        below = [visit(child) for child in node.children]
+        # What a delay holds is on its way, and is not delivered under another text.
+        same = node in had and node not in lost and not isinstance(node, logical.Delay)
+        kept[node] = all(below) and (is_stateless(node) or same)
+        return kept[node]
+
+    visit(new)
+    return frozenset(node for node, keeps in kept.items() if keeps and not is_stateless(node))
+
+
+def kept_leaves(old: Node, new: Node) -> frozenset[Leaf]:
+    before, after = _remembering(old), _remembering(new)
+    return frozenset(leaf for leaf, nodes in after.items() if before.get(leaf) == nodes)
+
+
+def kept_windows(old: RegisteredQuery, new: RegisteredQuery, names: Names) -> frozenset[Leaf]:
+    """The windows over named streams that go on if `new` replaces `old`."""
+    return kept_leaves(plan_query(old, names), plan_query(new, names))
+
+
+def _remembering(plan: Node) -> dict[Leaf, set[Node]]:
+    """For each window over a named stream, the lowest steps that remember something of it.
+
+    A window over a query within the query is never among them: it starts anew.
+    """
+    found: dict[Leaf, set[Node]] = {}
+
+    def descend(node: Node, owner: Node, window: Window) -> None:
+        """From a step that remembers down to what it reads."""
+        match node:
+            case Scan(name=name) | Ref(name=name) if node.is_stream:
+                found.setdefault(plain((name.lower(), window)), set()).add(owner)
+            case logical.WindowNode(child=child) if is_stateless(node):
+                descend(child, owner, Unbounded())
+            case _ if is_stateless(node):
+                for child in node.children:
+                    descend(child, owner, window)
+
+    for node in logical.walk(plan):
+        if not is_stateless(node):
+            own = node.window if isinstance(node, _WINDOWED) else None
+            windows = node.windows if isinstance(node, MultiJoin) else [own] * len(node.children)
+            for child, window in zip(node.children, windows, strict=True):
+                descend(child, node, window or Unbounded())
+    return found

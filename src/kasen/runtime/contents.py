@@ -1,0 +1,97 @@
+"""What a step's relation holds now: for queries that come later and read it.
+
+A relation is a function of the windows and outside relations below it. So what windows hold is asked of
+them, and everything above is computed anew from that, by operators made for the purpose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from kasen.errors import QueryError
+from kasen.operators.base import Holder
+from kasen.operators.batch import I64, Batch, Bound, concat, empty, ones
+from kasen.operators.net import net
+from kasen.operators.streamify import units
+from kasen.plan.instantiate import Context, instantiate
+from kasen.plan.logical import Node, Ref, Scan, Streamify, Touches, WindowNode
+from kasen.runtime.graph import Graph
+
+#: What an outside relation holds, by its name: data [columns + 1, n].
+Tables = Callable[[str], Batch]
+
+_BEFORE = -(2**62)
+_REMEDY = "register both before data flows, or put a window on the stream that it reads without one"
+
+
+class Contents:
+    """Reads the relations of a graph between two runs."""
+
+    def __init__(self, graph: Graph, context: Context, tables: Tables) -> None:
+        self._graph = graph
+        self._context = context
+        self._tables = tables
+
+    def of(self, step: int) -> Batch:
+        """The rows of a step's relation, as insertions. QueryError if nobody keeps them."""
+        node = self._graph.node(step)
+        if node.is_stream or isinstance(node, Streamify | Touches):
+            return empty(len(node.schema))
+        if isinstance(node, Scan):
+            return self.table(node.name)
+        operator = self._graph.operator(step)
+        if isinstance(operator, Holder):
+            return _inserted(operator.contents())
+        if isinstance(node, WindowNode):
+            fault = f"the rows so far of {_source(node)} are kept nowhere, and this change would need them"
+            raise QueryError(fault, remedy=_REMEDY)
+        if any(child.is_stream for child in node.children):
+            fault = f"what {type(operator).__name__} holds cannot be told, and this change would need it"
+            raise QueryError(fault, remedy=_REMEDY)
+        inputs = [self.of(source) for source in self._graph.inputs(step)]
+        return self.above(node, inputs)
+
+    def table(self, name: str) -> Batch:
+        """The rows of an outside relation."""
+        return self._tables(name)
+
+    def above(self, node: Node, inputs: list[Batch]) -> Batch:
+        """What a relation holds over what its inputs hold."""
+        fresh = instantiate(node, self._context)
+        if hasattr(fresh, "begin"):
+            fresh.begin(Bound(_BEFORE))
+        return bag(fresh.process([at(one, Bound(_BEFORE)) for one in inputs], Bound(_BEFORE + 1)))
+
+
+def bag(changes: Batch) -> Batch:
+    """The sum of changes: each row once for as often as it is there, all at one instant."""
+    if not len(changes):
+        return changes
+    total = net(at(changes, Bound(_BEFORE)))
+    return units(total)
+
+
+def at(batch: Batch, instant: Bound) -> Batch:
+    """The changes, moved to one instant."""
+    count = len(batch)
+    ts, sub = np.full(count, instant.ts, np.int64), np.full(count, instant.sub, np.int64)
+    return Batch(ts, sub, batch.diff, batch.data)
+
+
+def difference(new: Batch, old: Batch, instant: Bound) -> Batch:
+    """The changes that make the new bag of the old one."""
+    gone = Batch(old.ts, old.sub, -old.diff, old.data)
+    return net(at(concat((gone, new), new.columns), instant))
+
+
+def _inserted(data: I64) -> Batch:
+    count = data.shape[1]
+    return at(Batch(ones(count), ones(count), ones(count), data), Bound(_BEFORE))
+
+
+def _source(node: Node) -> str:
+    while node.children:
+        node = node.children[0]
+    return node.name if isinstance(node, Scan | Ref) else "a stream"

@@ -1,0 +1,440 @@
+"""Queries come and go while data flows: which steps each of them has, and how a change is spliced in.
+
+Steps are found by what they are: the plan's node, the steps it reads, and, if it remembers anything, since
+when. So queries share all that remembers nothing at once, and state if they came together. A query that
+comes at t gets windows of its own, empty at t; what it reads of relations that are there enters at t.
+A change is made ready first, which may fail and then leaves no trace; committing it cannot fail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from kasen.errors import QueryError
+from kasen.operators.batch import Batch, Bound, concat, empty
+from kasen.plan.changes import Change, Drop, Register, RegisteredQuery, StreamKind
+from kasen.plan.instantiate import Context
+from kasen.plan.keep import is_stateless, kept_steps
+from kasen.plan.logical import Delay, Node, Ref, Scan, Streamify, Touches, walk
+from kasen.plan.physical import own_nodes
+from kasen.runtime.contents import Contents, Tables, at, bag, difference
+from kasen.runtime.graph import Graph
+
+#: Since when a step remembers, and how it began: steps that began in different ways are not the same.
+Since = tuple[int, int]
+_CAME, _BACKFILLED, _REPLACED = range(3)
+BEGINNING: Since = (-(2**63), 0)
+
+#: The tuples that streams have retained, by name, at their own instants.
+Retained = Mapping[str, Batch]
+
+_Key = tuple[Node, Since | None, tuple[int, ...]]
+_UNKNOWN = -1
+_ANEW = "drop it and register it anew"
+
+
+@dataclass(slots=True)
+class LiveQuery:
+    """A query with its steps, inputs first; the last is where its answers come from.
+
+    `since` says for each step since when it remembers (None: it remembers nothing).
+    """
+
+    registered: RegisteredQuery
+    plan: Node
+    steps: dict[Node, int]
+    since: dict[Node, Since | None]
+    root: int
+    began: Since
+    #: Until it has run: what it held before it came, if that does not flow out of its steps by itself.
+    initial: Batch | None = None
+
+
+@dataclass(slots=True)
+class _Placed:
+    """A query that is being placed: the steps made for it, and what it begins from."""
+
+    query: LiveQuery
+    mine: set[int]
+    time: int
+    start: Bound
+    retained: Retained
+    held: dict[Node, Batch] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Splice:
+    """A change made ready: what comes, what is then read elsewhere, what is to be told at once."""
+
+    coming: dict[str, LiveQuery] = field(default_factory=dict)
+    fresh: list[int] = field(default_factory=list)
+    #: What relations hold that were made anew just now; their changes begin from there.
+    primed: dict[int, Batch] = field(default_factory=dict)
+    births: list[tuple[int, int, Batch]] = field(default_factory=list)
+    #: What leaves a query at the instant of the change beside what its step puts out.
+    told: dict[str, Batch] = field(default_factory=dict)
+    unknown: list[tuple[int, int, str]] = field(default_factory=list)
+
+
+class LiveQueries:
+    """The queries of a running graph."""
+
+    def __init__(self, graph: Graph, context: Context, tables: Tables) -> None:
+        self._graph = graph
+        self._contents = Contents(graph, context, tables)
+        self._steps: dict[_Key, int] = {}
+        self._keys: dict[int, _Key] = {}
+        self._users: dict[int, set[str]] = {}
+        self._readers: dict[str, set[tuple[int, int]]] = {}
+        self._born: set[int] = set()
+        self._came: set[str] = set()
+        self._primed: dict[int, Batch] = {}
+        self.queries: dict[str, LiveQuery] = {}
+        self.told: dict[str, Batch] = {}
+
+    # ------------------------------------------------------------ what is there
+
+    def adopt(self, query: RegisteredQuery, plan: Node, steps: Mapping[Node, int]) -> None:
+        """A query that the graph was made with."""
+        since = {node: None if is_stateless(node) else BEGINNING for node in steps}
+        self._enter(LiveQuery(query, plan, dict(steps), since, steps[plan], BEGINNING))
+
+    def shared_with(self, name: str) -> set[str]:
+        """The other queries that have a step in common with this one, beyond the inputs."""
+        mine = self.queries[name.lower()]
+        own = [step for node, step in mine.steps.items() if node.children]
+        return {each for step in own for each in self._users[step]} - {name.lower()}
+
+    def has_run(self) -> None:
+        """Everything that came has run: from now on it is like the rest."""
+        for key in self._came:
+            if key in self.queries:
+                self.queries[key].initial = None
+        self._came.clear()
+        self._born.clear()
+        self._primed.clear()
+        self.told.clear()
+
+    # ------------------------------------------------------------ changing
+
+    def prepare(
+        self, change: Change, plans: Mapping[str, Node], time: int | None, retained: Retained
+    ) -> Splice:
+        """Makes a change ready, to be committed before anything runs; `time` is None before the beginning."""
+        splice = Splice()
+        self._graph.save_loops()
+        for action in change.actions:
+            if isinstance(action, Register):
+                key = action.query.name.lower()
+                try:
+                    self._place(action, plans[key], time, splice, retained)
+                except BaseException:
+                    self._undo(splice)
+                    raise
+        return splice
+
+    def commit(self, change: Change, splice: Splice, time: int | None) -> None:
+        """The change takes effect: cheap, and sure to work."""
+        old = {key: self.queries[key] for key in splice.coming if key in self.queries}
+        for query in splice.coming.values():
+            self._enter(query)
+        for step, position, name in splice.unknown:
+            self._point(step, position, splice.coming[name].root)
+        for key, query in old.items():
+            self._move_readers(key, query.root, splice.coming[key].root)
+            self._release(key, query.steps.values(), keep=set(splice.coming[key].steps.values()))
+        for action in change.actions:
+            if isinstance(action, Drop):
+                key = action.name.lower()
+                query = self.queries.pop(key)
+                self._release(key, query.steps.values(), keep=set())
+                self._graph.outputs.pop(query.registered.name)
+                self._readers.pop(key, None)
+                self.told.pop(query.registered.name, None)
+        if splice.unknown:
+            self._graph.order_stages()
+        for step, position, batch in splice.births:
+            self._graph.bear(step, position, batch)
+        if time is not None:
+            self._graph.begin_steps([s for s in splice.fresh if s not in splice.primed], Bound(time))
+            self._born.update(splice.fresh)
+            self._came.update(splice.coming)
+            self._primed |= splice.primed
+            for name, batch in splice.told.items():
+                before = self.told.get(name)
+                self.told[name] = batch if before is None else concat((before, batch), batch.columns)
+
+    # ------------------------------------------------------------ placing
+
+    def _place(
+        self, action: Register, plan: Node, time: int | None, splice: Splice, retained: Retained
+    ) -> None:
+        name = action.query.name
+        old = self.queries.get(name.lower())
+        began = BEGINNING if time is None else (time, _BACKFILLED if action.backfill else _CAME)
+        if old is not None and time is not None:
+            began = (time, _REPLACED)
+        keeps = kept_steps(old.plan, plan) if old is not None and time is not None else frozenset()
+        query = LiveQuery(action.query, plan, {}, {}, _UNKNOWN, began)
+        mine: list[int] = []
+        for node in own_nodes(plan):
+            self._step(node, query, old, keeps, splice, mine)
+        query.root = query.steps[plan]
+        if time is not None:
+            self._begin(action, query, old, set(mine), time, splice, retained)
+        splice.coming[name.lower()] = query
+
+    def _begin(
+        self,
+        action: Register,
+        query: LiveQuery,
+        old: LiveQuery | None,
+        mine: set[int],
+        time: int,
+        splice: Splice,
+        retained: Retained,
+    ) -> None:
+        """What a query that comes while data flows begins with."""
+        past = retained if action.backfill else {}
+        start = min((int(batch.ts[0]) for batch in past.values() if len(batch)), default=time - 1)
+        placed = _Placed(query, mine, time, Bound(start), past)
+        if old is not None:
+            self._check_whole_readers(action.query.name, splice)
+        self._check_whole(query.plan, mine, query.began, splice)
+        silent = old is not None or action.backfill
+        if silent:
+            self._prime(placed, splice)
+        else:
+            self._bear(placed, splice)
+        if not query.plan.is_stream and (silent or query.root not in mine):
+            self._tell(placed, old, splice)
+
+    def _step(
+        self,
+        node: Node,
+        query: LiveQuery,
+        old: LiveQuery | None,
+        keeps: frozenset[Node],
+        splice: Splice,
+        mine: list[int],
+    ) -> None:
+        """The step for a node: one that is there, or a new one."""
+        inputs = tuple(self._source(child, query, splice) for child in node.children)
+        since: Since | None = None if is_stateless(node) else query.began
+        if node in keeps:
+            assert old is not None
+            since = old.since[node]
+        key = (node, since, inputs)
+        step = self._steps.get(key)
+        if step is None:
+            step = self._graph.add(node, inputs)
+            self._steps[key] = step
+            self._keys[step] = key
+            splice.fresh.append(step)
+            if not isinstance(node, Scan):
+                mine.append(step)
+            for position, child in enumerate(node.children):
+                if inputs[position] == _UNKNOWN:
+                    assert isinstance(child, Ref)
+                    splice.unknown.append((step, position, child.name.lower()))
+        query.steps[node] = step
+        query.since[node] = since
+
+    def _source(self, child: Node, query: LiveQuery, splice: Splice) -> int:
+        if not isinstance(child, Ref):
+            return query.steps[child]
+        key = child.name.lower()
+        if key in splice.coming:
+            return splice.coming[key].root
+        found = self.queries.get(key)
+        # A loop leads to a query that is still to be placed.
+        return _UNKNOWN if found is None or key == query.registered.name.lower() else found.root
+
+    # ------------------------------------------------------------ what is there enters
+
+    def _bear(self, placed: _Placed, splice: Splice) -> None:
+        """A query's beginning: what the relations that it reads hold enters at the instant it comes."""
+        time = placed.time
+        for node, step in placed.query.steps.items():
+            if step not in placed.mine:
+                continue
+            for position, child in enumerate(node.children):
+                flows = not isinstance(child, Ref) and placed.query.steps[child] in placed.mine
+                if not flows and not child.is_stream:
+                    batch = at(self._holds(child, placed, splice), Bound(time))
+                    splice.births.append((step, position, batch))
+
+    def _prime(self, placed: _Placed, splice: Splice) -> None:
+        """New steps of a query that goes on, or that is backfilled, take in what was before, in silence."""
+        for node, step in placed.query.steps.items():
+            if step in placed.mine and not is_stateless(node):
+                if _UNKNOWN in self._graph.inputs(step):
+                    raise QueryError("a query of a loop cannot be replaced", remedy=_ANEW)
+                changes = self._holds(node, placed, splice)
+                splice.primed[step] = empty(changes.columns) if node.is_stream else bag(changes)
+
+    def _holds(self, node: Node, placed: _Placed, splice: Splice) -> Batch:
+        """What a query sees at a node before the change: of streams, what is retained for it.
+
+        Windows of its own that remember nothing are empty, also if other queries have the same ones.
+        """
+        if node not in placed.held:
+            placed.held[node] = self._computed(node, placed, splice)
+        return placed.held[node]
+
+    def _computed(self, node: Node, placed: _Placed, splice: Splice) -> Batch:
+        nothing = empty(len(node.schema))
+        if isinstance(node, Ref):
+            return nothing if node.is_stream else at(self._relation(node.name, splice), placed.start)
+        if isinstance(node, Scan):
+            if node.is_stream:
+                return placed.retained.get(node.name, nothing)
+            return at(self._contents.table(node.name), placed.start)
+        step = placed.query.steps[node]
+        if not is_stateless(node) and step not in placed.mine:
+            return nothing if node.is_stream else at(self._before(step, splice), placed.start)
+        if isinstance(node, Delay):
+            return nothing  # what was on its way before the change is never delivered
+        inputs = [self._holds(child, placed, splice) for child in node.children]
+        if not is_stateless(node):
+            self._graph.begin_steps([step], placed.start)
+        return self._graph.operator(step).process(inputs, Bound(placed.time))
+
+    def _before(self, step: int, splice: Splice) -> Batch:
+        """What a step that remembers held before the change, as far as it will not flow in by itself."""
+        if step in splice.primed:
+            return splice.primed[step]
+        if step in self._primed:
+            return self._primed[step]
+        if step in splice.fresh or step in self._born:
+            return empty(len(self._graph.node(step).schema))
+        return self._contents.of(step)
+
+    def _relation(self, name: str, splice: Splice) -> Batch:
+        """What another query's relation holds before the change, as far as it will not flow in by itself."""
+        key = name.lower()
+        found = splice.coming.get(key) or self.queries.get(key)
+        if found is None:
+            raise QueryError("a query of a loop cannot be replaced", remedy=_ANEW)
+        if found.initial is not None:
+            return found.initial
+        born = key in splice.coming or key in self._came
+        return empty(len(found.plan.schema)) if born else self._contents.of(found.root)
+
+    def _tell(self, placed: _Placed, old: LiveQuery | None, splice: Splice) -> None:
+        """A relation goes over from what it held to what it holds now, for its sink and its readers."""
+        query = placed.query
+        name = query.registered.name
+        holds = bag(self._holds(query.plan, placed, splice))
+        query.initial = holds
+        if old is None or old.registered.schema.types != query.registered.schema.types:
+            splice.told[name] = at(holds, Bound(placed.time))
+            return
+        was = empty(len(old.plan.schema)) if old.plan.is_stream else self._relation(name, splice)
+        change = difference(holds, was, Bound(placed.time))
+        splice.told[name] = change
+        for step, position in self._readers.get(name.lower(), ()):
+            splice.births.append((step, position, change))
+
+    def _check_whole(self, plan: Node, mine: set[int], began: Since, splice: Splice) -> None:
+        """RSTREAM over a relation query fires when that one's windows move, also by what they held before.
+
+        It looks at these windows by steps of its own, which know only what comes from now on.
+        """
+        if not any(isinstance(self._graph.node(step), Touches) for step in mine):
+            return
+        for name in _whole_over(plan):
+            found = splice.coming.get(name.lower()) or self.queries[name.lower()]
+            if found.began != began or began[1] != _CAME:
+                fault = f"RSTREAM cannot begin over {name} now: it fires when windows of {name} move"
+                remedy = f"register both together, or write RSTREAM[d] or ISTREAM over {name}"
+                raise QueryError(fault, remedy=remedy)
+
+    def _check_whole_readers(self, name: str, splice: Splice) -> None:
+        """RSTREAM has steps of its own for the windows of the relation queries below it."""
+        todo, seen = [name.lower()], {name.lower()}
+        while todo:
+            for step, _ in self._readers.get(todo.pop(), ()):
+                for reader in self._users[step] - seen - splice.coming.keys():
+                    seen.add(reader)
+                    plan = self.queries[reader].plan
+                    if name.lower() in {each.lower() for each in _whole_over(plan)}:
+                        fault = (
+                            f"RSTREAM in {reader} fires when windows of {name} move: it cannot be replaced"
+                        )
+                        raise QueryError(fault, remedy=f"drop {reader} first, and register it again then")
+                    if not plan.is_stream:
+                        todo.append(reader)
+
+    # ------------------------------------------------------------ books
+
+    def _enter(self, query: LiveQuery) -> None:
+        key = query.registered.name.lower()
+        self.queries[key] = query
+        self._graph.outputs[query.registered.name] = query.root
+        for node, step in query.steps.items():
+            self._users.setdefault(step, set()).add(key)
+            if step not in self._keys:
+                self._keys[step] = (node, query.since[node], self._graph.inputs(step))
+                self._steps[self._keys[step]] = step
+            for position, child in enumerate(node.children):
+                if isinstance(child, Ref):
+                    self._readers.setdefault(child.name.lower(), set()).add((step, position))
+
+    def _release(self, key: str, steps: Iterable[int], keep: set[int]) -> None:
+        for step in reversed(list(steps)):
+            if step in keep:
+                continue
+            users = self._users[step]
+            users.discard(key)
+            if not users:
+                self._free(step)
+
+    def _free(self, step: int) -> None:
+        for position, child in enumerate(self._graph.node(step).children):
+            if isinstance(child, Ref):
+                self._readers.get(child.name.lower(), set()).discard((step, position))
+        del self._steps[self._keys.pop(step)]
+        self._users.pop(step, None)
+        self._born.discard(step)
+        self._primed.pop(step, None)
+        self._graph.remove(step)
+
+    def _undo(self, splice: Splice) -> None:
+        for step in reversed(splice.fresh):
+            del self._steps[self._keys.pop(step)]
+            self._graph.remove(step)
+
+    def _point(self, step: int, position: int, source: int) -> None:
+        inputs = list(self._graph.inputs(step))
+        inputs[position] = source
+        del self._steps[self._keys[step]]
+        node, since, _ = self._keys[step]
+        self._keys[step] = (node, since, tuple(inputs))
+        self._steps[self._keys[step]] = step
+        self._graph.point(step, tuple(inputs))
+
+    def _move_readers(self, key: str, old: int, new: int) -> None:
+        if old == new:
+            return
+        moved = [edge for edge in self._readers.get(key, ()) if self._graph.inputs(edge[0])[edge[1]] == old]
+        for step, position in moved:
+            self._point(step, position, new)
+        if moved:
+            self._graph.order_stages()
+
+
+def _whole_over(plan: Node) -> list[str]:
+    """The relation queries below RSTREAM."""
+    whole = [
+        node
+        for node in walk(plan)
+        if isinstance(node, Streamify) and node.kind is StreamKind.RSTREAM and node.every is None
+    ]
+    below = [each for node in whole for each in walk(node.child)]
+    return [each.name for each in below if isinstance(each, Ref) and not each.is_stream]
+
+
+def _name(node: Node) -> str:
+    return str(getattr(node, "name", ""))
