@@ -20,7 +20,6 @@ from pyspark import StorageLevel, cloudpickle
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from kasen.connect.chunk import DeadLetter
 from kasen.errors import ResourceError
 from kasen.operators.base import State
 from kasen.operators.batch import Bound
@@ -91,8 +90,11 @@ class InExecutors:
         outputs: Outputs,
         store: Store,
         record: dict[str, Any] | None,
+        folders: frozenset[str] = frozenset(),
     ) -> None:
+        """`record` is the commit record to go on from; `folders` are the inputs that are several files."""
         self._plan = plan
+        self._folders = folders
         self._spark = spark
         self._shards = shards
         self._remote = remote
@@ -240,7 +242,7 @@ class InExecutors:
     def _take_keys(self, table: pa.Table) -> dict[str, Any]:
         """Tells the clock of the tuples that came; returns by stream what their positions are."""
         runs: dict[str, Any] = {}
-        for name, reading in read_keys(table.column("packed").to_pylist(), self._intake.counts).items():
+        for name, reading in self._read_keys(table).items():
             self._outputs.progress.rows += len(reading.ts)
             self._outputs.bury(reading.dead)
             refused = self._refuse(name, reading)
@@ -252,6 +254,9 @@ class InExecutors:
                 self._bury(name, reading, wrong)
             runs[name] = reading.runs
         return runs
+
+    def _read_keys(self, table: pa.Table) -> dict[str, Reading]:
+        return read_keys(table.column("packed").to_pylist(), self._intake.counts, self._folders)
 
     def _refuse(self, name: str, reading: Reading) -> list[tuple[int, str]]:
         """Times that windows cannot be added to."""
@@ -272,9 +277,7 @@ class InExecutors:
         wanted = self._numbered.filter(F.col(PLACE).isin(list(places)))
         found = wanted.select(PLACE, F.col(f"`{index}.{RAW}`").alias(RAW)).toArrow().to_pydict()
         raws = {places[place]: raw for place, raw in zip(found[PLACE], found[RAW], strict=True)}
-        letters = [
-            DeadLetter(name, reading.line(position), reason, raws[position]) for position, reason in wrong
-        ]
+        letters = [reading.refuse(name, position, reason, raws[position]) for position, reason in wrong]
         self._outputs.bury(letters)
 
     # ------------------------------------------------------------ fragments

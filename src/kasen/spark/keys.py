@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from urllib.parse import unquote
 
 import numpy as np
 
@@ -17,18 +18,19 @@ from kasen.runtime.arrays import unpack_arrays
 class Reading:
     """A stream's tuples as read: files in the order of their names, and in each by place.
 
-    `runs` are as Orders have them. `firsts` has for each run its first position and that position's line.
+    `runs` are as Orders have them. `firsts` has for each run its first position, that position's line, and
+    the file's name as a dead letter tells it.
     """
 
     ts: I64
     position: I64
     runs: I64
-    firsts: list[tuple[int, int]]
+    firsts: list[tuple[int, int, str]]
     dead: list[DeadLetter]
 
-    def line(self, position: int) -> int:
-        first, line = max(each for each in self.firsts if each[0] <= position)
-        return line + position - first
+    def refuse(self, name: str, position: int, reason: str, raw: str) -> DeadLetter:
+        first, line, where = max(each for each in self.firsts if each[0] <= position)
+        return DeadLetter(name, line + position - first, reason + where, raw)
 
     def place(self, position: int) -> int:
         """Where Spark saw the tuple at a position."""
@@ -47,8 +49,11 @@ class _Run:
     bad: list[tuple[int, str, str]]
 
 
-def read_keys(packed: Sequence[bytes], counts: dict[str, int]) -> dict[str, Reading]:
-    """What the scan's tasks saw, by stream. `counts` has how many tuples came before; it is updated."""
+def read_keys(packed: Sequence[bytes], counts: dict[str, int], folders: frozenset[str]) -> dict[str, Reading]:
+    """What the scan's tasks saw, by stream. `counts` has how many tuples came before; it is updated.
+
+    Dead letters of streams in `folders` tell the file.
+    """
     runs: dict[str, list[_Run]] = {}
     for each in packed:
         state = unpack_arrays(each)["keys"]
@@ -62,11 +67,11 @@ def read_keys(packed: Sequence[bytes], counts: dict[str, int]) -> dict[str, Read
     found = {}
     for name, each_run in runs.items():
         each_run.sort(key=lambda run: (run.file, run.block, run.place))
-        found[name] = _reading(name, each_run, counts)
+        found[name] = _reading(name, each_run, counts, tells_file=name in folders)
     return found
 
 
-def _reading(name: str, runs: list[_Run], counts: dict[str, int]) -> Reading:
+def _reading(name: str, runs: list[_Run], counts: dict[str, int], *, tells_file: bool) -> Reading:
     position = counts.get(name, 0)
     ts, positions, firsts, dead = [], [], [], []
     places: list[tuple[int, int]] = []
@@ -75,13 +80,14 @@ def _reading(name: str, runs: list[_Run], counts: dict[str, int]) -> Reading:
         # The first line of a file is its header.
         line = line if run.file == file else 2
         file = run.file
+        where = f" ({unquote(file.rsplit('/', 1)[-1])})" if tells_file else ""
         is_good = np.ones(len(run.ts), np.bool_)
         for place, why, raw in run.bad:
             is_good[place - run.place] = False
-            dead.append(DeadLetter(name, line + place - run.place, why, raw))
+            dead.append(DeadLetter(name, line + place - run.place, why + where, raw))
         ts.append(run.ts[is_good])
         positions.append(np.arange(position, position + len(run.ts))[is_good])
-        firsts.append((position, line))
+        firsts.append((position, line, where))
         places.append((run.place, position))
         position += len(run.ts)
         line += len(run.ts)

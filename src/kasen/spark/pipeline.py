@@ -85,8 +85,11 @@ class SparkRun:
             self.pipeline = Remote(plan)
             self.outputs = Outputs(plan, self.pipeline, base, out, notes, on_progress, on_answer)
             count = shards or default_shards(self.spark)
+            folders = frozenset(
+                one.name for one in plan.app.inputs if (base / one.connector.option("path")).is_dir()
+            )
             self._placement = InExecutors(
-                plan, self.spark, count, self.pipeline, self.outputs, self._store, record
+                plan, self.spark, count, self.pipeline, self.outputs, self._store, record, folders
             )
 
     def _open_store(self, place: Place, shards: int) -> Store | None:
