@@ -68,11 +68,12 @@ class NodeConfig:
     token: str | None = None
     tls: Tls | None = None
     routes: Mapping[str, str] = field(default_factory=dict)
+    file: Path | None = None
 
 
 def read_node(file: Path) -> NodeConfig:
     """The node that a file describes; DataError with the reason if it is wrong."""
-    return node_of(read_toml(file), file.parent)
+    return replace(node_of(read_toml(file), file.parent), file=file.resolve())
 
 
 def read_toml(file: Path) -> dict[str, Any]:
@@ -88,7 +89,7 @@ def node_of(given: dict[str, Any], base: Path) -> NodeConfig:
     """Checks every key and value; paths are relative to `base`."""
     known = set(NodeConfig.__dataclass_fields__)
     files = ("tls_certificate", "tls_key", "tls_authority")
-    known = (known - {"tls"}) | set(files)
+    known = (known - {"tls", "file"}) | set(files)
     for key in given:
         if key not in known:
             raise DataError(f"a node has no setting {key!r}; there are: {', '.join(sorted(known))}")
@@ -194,8 +195,8 @@ def _check(config: NodeConfig) -> None:
     for key, valid in choices.items():
         if getattr(config, key) not in valid:
             raise DataError(f"{key} must be one of {', '.join(valid)}, not {getattr(config, key)!r}")
-    if config.engine == "spark":
-        raise DataError(f'{config.name}: nodes run on the local engine; engine = "spark" is not there yet')
+    if config.engine == "spark" and (config.app is None or not config.inputs):
+        raise DataError(f'{config.name}: engine = "spark" is for nodes that run an app on links')
     if (config.app is None) == (config.sink is None):
         raise DataError(f"{config.name} needs either an app to run or a sink to write to")
     if config.role == SECONDARY and config.peer is None:

@@ -48,7 +48,10 @@ class Edge:
         self._rows = self._first = 0
 
     def run(self) -> None:
-        """Reads to the end of the input."""
+        """Reads to the end of the input, from when those are there who want it."""
+        node = self._node
+        while not node.stopping.is_set() and not all(output.connected for output in node.outputs):
+            node.stopping.wait(0.01)
         self._run.run()
         if not self._node.stopping.is_set():
             self._node.put_out(Result({}, self._run.pipeline.upto, True))

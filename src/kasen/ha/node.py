@@ -319,6 +319,7 @@ class Node:
             if ack["role"] == PRIMARY:
                 self.learn(output.link.node, ack["g"], copy)
             heard = output.heard[copy]
+            output.connected = True
             heard.received = max(heard.received, ack["received"])
             heard.takes_batches = not ack.get("snapshots")
             if "service" in ack:

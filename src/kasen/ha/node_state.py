@@ -45,6 +45,7 @@ class Output:
     main: Sent = field(default_factory=Sent)
     backup: Sent = field(default_factory=Sent)
     finished: bool = False
+    connected: bool = False
     batch: int | None = 1
     bound_kept: bool = True
     cost: CostModel = field(default_factory=CostModel)

@@ -26,6 +26,7 @@ from kasen.ha.out_queue import OutQueue
 from kasen.ha.sender import Sender
 from kasen.ha.server import NodeServer
 from kasen.ha.sink import SinkWork
+from kasen.ha.wire import unpack
 from kasen.ha.work import AppWork
 from kasen.plan.physical import Plan
 
@@ -47,7 +48,7 @@ class Running:
         elif config.inputs:
             assert plan is not None
             assert config.app is not None
-            work = AppWork(plan, config.app.parent, config.inputs)
+            work = app_work(config, plan, config.app.parent)
         check_standby(config, work)
         self.node = Node(replace(config, role=STARTING if config.role != SECONDARY else SECONDARY), work)
         schemas = output_schemas(plan)
@@ -79,6 +80,11 @@ class Running:
         node = self.node
         self._server = NodeServer(self.config, node)
         self._server.answers |= self._failover.answers
+        if (journal := getattr(node.work, "journal", None)) is not None:
+            self._server.journal = journal
+            self._server.answers["journal end"] = lambda _: {"end": journal.end}
+            self._server.answers["journal forget"] = lambda body: journal.forget(unpack(body)["number"]) or {}
+            node.work.start()  # type: ignore[union-attr]
         for sender in self._senders:
             sender.start()
         self._failover.decide_role()
@@ -99,6 +105,8 @@ class Running:
         for sender in self._senders:
             sender.join(0.5)
             sender.cancel()
+        if (close := getattr(node.work, "close", None)) is not None:
+            close()
         if node.fault is not None:
             raise node.fault
         assert node.verdict is not None
@@ -125,6 +133,17 @@ class Running:
         while self.node.exchanges and time.monotonic() < due and not self.node.stopping.is_set():
             time.sleep(0.02)
         self.node.end("finished")
+
+
+def app_work(config: NodeConfig, plan: Plan, base: Path) -> AppWork:
+    """Spark is loaded only where it is asked for."""
+    if config.engine == "local":
+        return AppWork(plan, base, config.inputs)
+    from kasen.ha.spark_work import SparkWork
+
+    if config.file is None:
+        raise DataError(f"{config.name}: a Spark node is started from its file")
+    return SparkWork(plan, base, config.inputs, config.file)
 
 
 def output_schemas(plan: Plan | None) -> dict[str, pa.Schema]:

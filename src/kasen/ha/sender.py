@@ -40,6 +40,7 @@ class Sender:
         self._reader: Any = None
         self._thread = threading.Thread(target=self._run, name=f"to {copy}", daemon=True)
         self._said = ""
+        self._told: Json | None = None  # the release that this copy was told of last
 
     def start(self) -> None:
         self._thread.start()
@@ -172,8 +173,9 @@ class Sender:
         meta: Json = {"g": node.generation, "to": known.generation, "start": piece.start, "upto": piece.upto}
         if piece.ended:
             meta["ended"] = True
-        if queue.restart is not None and (not to_primary or piece.start > self._position):
-            meta["restart"] = queue.restart
+        news = not to_primary and queue.restart is not self._told
+        if queue.restart is not None and (news or piece.start > self._position):
+            meta["restart"] = self._told = queue.restart
         self._position = piece.upto
         self._ended = piece.ended
         return piece, meta, output.main if to_primary else output.backup

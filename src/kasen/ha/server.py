@@ -15,6 +15,7 @@ from kasen.errors import DataError
 from kasen.ha.codec import expand
 from kasen.ha.config import NodeConfig
 from kasen.ha.inbox import Inbox
+from kasen.ha.journal import Journal
 from kasen.ha.node import Node
 from kasen.ha.wire import Json, Piece, location, pack, server_options, unpack
 
@@ -26,6 +27,7 @@ class NodeServer(flight.FlightServerBase):  # type: ignore[misc]
         super().__init__(location(config, config.listen), **server_options(config))
         self._node = node
         self.answers: dict[str, Any] = {}
+        self.journal: Journal | None = None
 
     # ------------------------------------------------------------ links
 
@@ -119,6 +121,17 @@ class NodeServer(flight.FlightServerBase):  # type: ignore[misc]
                     writer.write_metadata(pack(ack))
         except (pa.ArrowException, OSError):
             pass  # the other side is gone; its reader notices too
+
+    def do_get(self, context: Any, ticket: Any) -> Any:
+        """Pieces of the journal, for the engine of this node."""
+        if self.journal is None:
+            raise flight.FlightServerError("this node has no journal")
+        try:
+            wanted = unpack(ticket.ticket)
+            return flight.RecordBatchStream(self.journal.read(int(wanted["first"]), int(wanted["last"])))
+        except (DataError, KeyError, TypeError, ValueError) as fault:
+            self._node.log.warning("refused pieces to %s: %s", context.peer(), fault)
+            raise flight.FlightServerError(f"refused: {fault}") from None
 
     # ------------------------------------------------------------ questions
 

@@ -1,0 +1,28 @@
+"""A node may be a Spark application; a standby application takes over from it."""
+
+from __future__ import annotations
+
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.ha.chains import chain, expected, make_chain, written
+from tests.ha.nodes import Nodes
+
+
+@pytest.mark.soak
+@pytest.mark.spark
+def test_a_standby_spark_application_takes_over(tmp_path: Path) -> None:
+    make_chain(tmp_path, "aggregation", 15_000)
+    given = chain(copies=1, rate=500, batch=50)
+    given["node"][1] |= {"copies": 2, "engine": "spark"}
+    with Nodes(tmp_path, given) as nodes:
+        nodes.wait_for("out", "inputs_begun", 300)
+        time.sleep(5)
+        nodes.signal(nodes.member("n/1"), signal.SIGKILL)
+        status = nodes.wait_for("n", "recovery", 60)
+        print(status["measured"])
+        nodes.finish("out", 120)
+    assert written(tmp_path) == expected(tmp_path), nodes.logs()
