@@ -6,15 +6,20 @@ stream's instants only, never at its values.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from kasen.operators.base import State
-from kasen.operators.batch import I64, Batch, Bound
+from kasen.operators.batch import Batch, Bound, concat
 from kasen.operators.window import Now, Range, Rows, Slide, Unbounded
 
 Window = Unbounded | Now | Range | Rows | Slide
+
+#: The NULL bits of both bounds.
+_UNKNOWN = 0b11
 
 
 class Touches:
@@ -87,34 +92,41 @@ class Reports:
     def _reports(self, upto: Bound) -> list[int]:
         """The times below the frontier at which there is a report."""
         times: list[int] = []
+        if self._next is None or Bound(self._next, 0) >= upto:
+            return times
+        pending = self._pending.tolist()
+        first = 0  # of those that the next report may hold
         while self._next is not None and Bound(self._next, 0) < upto:
             at = self._next
-            ended = int(np.searchsorted(self._pending, at - self._length, "left"))
-            self._pending = self._pending[ended:]
-            is_empty = not len(self._pending) or int(self._pending[0]) >= at
+            first = bisect_left(pending, at - self._length, first)
+            is_empty = first == len(pending) or pending[first] >= at
             if not (is_empty and self._was_empty):
                 times.append(at)
             self._was_empty = is_empty
-            self._next = self._following(at, is_empty)
+            if not is_empty:
+                self._next = at + self._slide
+            else:  # silence is skipped
+                self._next = self._after(pending[first]) if first < len(pending) else None
+        self._pending = self._pending[first:]
         return times
 
-    def _following(self, at: int, is_empty: bool) -> int | None:
-        """The next time worth looking at: silence is skipped."""
-        if not is_empty:
-            return at + self._slide
-        return self._after(int(self._pending[0])) if len(self._pending) else None
-
     def _rows(self, times: list[int], upto: Bound) -> Batch:
-        changes: list[tuple[Bound, int, tuple[int, int] | None]] = []
+        batches = []
         if not self._begun and self._begin is not None and self._begin < upto:
             self._begun = True
-            changes.append((self._begin, 1, None))
-        for at in times:
+            batches.append(_bounds_batch([self._begin.ts], [self._begin.sub], [1], [0], [0], [_UNKNOWN]))
+        if times:
             # A report holds tuples from before it, so it always comes after the beginning.
-            changes.append((Bound(at, 0), -1, self._shown))
-            self._shown = (at - self._length, at)
-            changes.append((Bound(at, 0), 1, self._shown))
-        return _bounds_batch(changes)
+            ends = np.array([self._shown[1] if self._shown is not None else 0, *times], np.int64)
+            shown = np.stack([ends[:-1], ends[1:]], axis=1).reshape(-1)
+            zeros = np.zeros(len(shown), np.int64)
+            diff = np.tile(np.array([-1, 1]), len(times))
+            batch = _bounds_batch(np.repeat(ends[1:], 2), zeros, diff, shown - self._length, shown, zeros)
+            if self._shown is None:
+                batch.data[:, 0] = 0, 0, _UNKNOWN
+            self._shown = (times[-1] - self._length, times[-1])
+            batches.append(batch)
+        return concat(batches, 2)
 
     def next_instant(self) -> Bound | None:
         pending = [] if self._begun or self._begin is None or not self._with_bounds else [self._begin]
@@ -184,13 +196,8 @@ def _touched(times: list[int]) -> Batch:
     return Batch(ts, zeros, np.ones(len(times), np.int64), np.zeros((1, len(times)), np.int64))
 
 
-def _bounds_batch(changes: list[tuple[Bound, int, tuple[int, int] | None]]) -> Batch:
-    data = np.zeros((3, len(changes)), np.int64)
-    for column, (_, _, bounds) in enumerate(changes):
-        if bounds is None:
-            data[2, column] = 0b11
-        else:
-            data[0, column], data[1, column] = bounds
-    instants: I64 = np.array([at for at, _, _ in changes], np.int64).reshape(-1, 2)
-    diff = np.array([sign for _, sign, _ in changes], np.int64)
-    return Batch(instants[:, 0].copy(), instants[:, 1].copy(), diff, data)
+def _bounds_batch(
+    ts: ArrayLike, sub: ArrayLike, diff: ArrayLike, start: ArrayLike, end: ArrayLike, nulls: ArrayLike
+) -> Batch:
+    data = np.array([start, end, nulls], np.int64)
+    return Batch(np.array(ts, np.int64), np.array(sub, np.int64), np.array(diff, np.int64), data)
