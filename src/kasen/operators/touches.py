@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from kasen.operators.base import State
-from kasen.operators.batch import Batch, Bound, concat
+from kasen.operators.batch import I64, Batch, Bound, concat
 from kasen.operators.window import Now, Range, Rows, Slide, Unbounded
 
 Window = Unbounded | Now | Range | Rows | Slide
