@@ -65,7 +65,9 @@ class Collected:
 
     def add(self, answer: Answer) -> None:
         for name, batch in answer.changes.items():
-            schema = answer.queries[name].schema
+            query = answer.queries.get(name) or self._app.query(name)
+            assert query is not None
+            schema = query.schema
             table = decode(batch, schema, self.run.pipeline.dictionary, self._app.time)
             self.rows[name] += _rows(table.columns, schema, self._app.time)
 

@@ -36,7 +36,8 @@ def parts(case: Case) -> int:
 def test_cases_have_the_same_answers_on_spark(
     place: str, group: int, spark: SparkSession, tmp_path: Path
 ) -> None:
-    cases = CASES[group::GROUPS]
+    # Queries come and go in the driver only.
+    cases = [case for case in CASES[group::GROUPS] if place == "driver" or not case.name.startswith("live/")]
     members = []
     for number, case in enumerate(cases):
         folder = tmp_path / str(number)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import ChainMap
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from typing import cast
 
 from sqlglot import exp
@@ -106,6 +107,34 @@ class LiveCatalog:
         return LiveCatalog(
             self.time, self.inputs, cast("dict[str, RegisteredQuery]", ChainMap(comes, self.queries))
         )
+
+    def in_loop(self, name: str) -> bool:
+        """Whether a query reads itself, directly or not."""
+        seen: set[str] = set()
+        todo = [name.lower()]
+        while todo:
+            query = self.queries.get(todo.pop())
+            for read in self.reads(query) if query is not None else ():
+                if read == name.lower():
+                    return True
+                if read not in seen:
+                    seen.add(read)
+                    todo.append(read)
+        return False
+
+    def as_text(self, changes: Iterable[Change]) -> str:
+        """Changes as a text that asks for them, and PREPARE for what waits."""
+        lines = [f"PREPARE{statement_of(one)[8:]}" for one in self.prepared.values()]
+        for change in changes:
+            at = "" if change.at is None else f"AT {_time_text(change.at, self.time)} "
+            lines += [f"{at}PREPARE{statement_of(one)[8:]}" for one in change.prepared]
+            for action in change.actions:
+                if isinstance(action, Drop):
+                    lines.append(f"{at}DROP QUERY {_quoted(action.name)}")
+                else:
+                    verb = "REPLACE" if action.replaces else "REGISTER"
+                    lines.append(f"{at}{verb}{statement_of(action)[8:]}")
+        return ";\n".join(lines)
 
     def reads(self, query: RegisteredQuery) -> set[str]:
         """The names of the queries that a query reads."""
@@ -421,6 +450,10 @@ def _time(node: nodes.Statement, time: Type, text: Text) -> int | None:
     if not isinstance(found, int) or abs(found) >= 2**62:
         raise text.error(f"{at.this} is not a time of this app", at, remedy)
     return found
+
+
+def _time_text(at: int, time: Type) -> str:
+    return _literal(str(datetime(1970, 1, 1) + timedelta(microseconds=at))) if time == TIMESTAMP else str(at)
 
 
 def _kind(node: nodes.RegisterInput | nodes.Setting) -> str:

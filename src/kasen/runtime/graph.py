@@ -71,6 +71,10 @@ class Graph:
             self._inputs.append(())
             self._operators.append(None)
             self._nothing.append(empty(0))
+        self._set(step, node, inputs)
+        return step
+
+    def _set(self, step: int, node: Node, inputs: tuple[int, ...]) -> None:
         self._nodes[step] = node
         self._inputs[step] = inputs
         self._steps[step] = Step(step, node, inputs)
@@ -78,7 +82,22 @@ class Graph:
         self._nothing[step] = empty(len(node.schema))
         if isinstance(node, Scan):
             self._scans[node.name] = step
-        return step
+
+    def rebuild(self, steps: Mapping[int, tuple[Node, tuple[int, ...]]]) -> None:
+        """Other steps in the place of all that are there, each at its number."""
+        size = max(steps, default=-1) + 1
+        self._nodes, self._operators = [None] * size, [None] * size
+        self._inputs, self._nothing = [()] * size, [empty(0)] * size
+        self._steps, self._scans, self._births, self._loops = {}, {}, {}, {}
+        self._free = [step for step in reversed(range(size)) if step not in steps]
+        for step, (node, inputs) in steps.items():
+            self._set(step, node, inputs)
+        self.order_stages()
+
+    @property
+    def births(self) -> Births:
+        """What steps that just came get besides, in the next run."""
+        return self._births
 
     def add(self, node: Node, inputs: tuple[int, ...]) -> int:
         """A new step behind all others, outside loops. It reads steps that are there."""

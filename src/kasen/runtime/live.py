@@ -8,16 +8,21 @@ A change is made ready first, which may fail and then leaves no trace; committin
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any, cast
+
+import numpy as np
 
 from kasen.errors import QueryError
+from kasen.operators.base import State
 from kasen.operators.batch import Batch, Bound, concat, empty
-from kasen.plan.changes import Change, Drop, Register, RegisteredQuery, StreamKind
+from kasen.plan.changes import Change, Drop, LiveCatalog, Register, RegisteredQuery, StreamKind, statement_of
 from kasen.plan.instantiate import Context
 from kasen.plan.keep import is_stateless, kept_steps
 from kasen.plan.logical import Delay, Node, Ref, Scan, Streamify, Touches, walk
-from kasen.plan.physical import own_nodes
+from kasen.plan.physical import own_nodes, plan_query
 from kasen.runtime.contents import Contents, Tables, at, bag, difference
 from kasen.runtime.graph import Graph
 
@@ -28,6 +33,9 @@ BEGINNING: Since = (-(2**63), 0)
 
 #: The tuples that streams have retained, by name, at their own instants.
 Retained = Mapping[str, Batch]
+
+#: The plan of a query, and whether the query is in a loop.
+Planned = tuple[Node, bool]
 
 _Key = tuple[Node, Since | None, tuple[int, ...]]
 _UNKNOWN = -1
@@ -47,6 +55,7 @@ class LiveQuery:
     since: dict[Node, Since | None]
     root: int
     began: Since
+    in_loop: bool = False
     #: Until it has run: what it held before it came, if that does not flow out of its steps by itself.
     initial: Batch | None = None
 
@@ -116,10 +125,87 @@ class LiveQueries:
         self._primed.clear()
         self.told.clear()
 
+    # ------------------------------------------------------------ the durable catalog
+
+    def saved(self) -> list[dict[str, Any]]:
+        """The queries with the numbers of their steps, for `rebuild`."""
+        return [
+            {
+                "name": one.registered.name.lower(),
+                "statement": statement_of(Register(one.registered)),
+                "in_loop": one.in_loop,
+                "began": one.began,
+                "steps": list(one.steps.values()),
+                "since": list(one.since.values()),
+            }
+            for one in self.queries.values()
+        ]
+
+    def rebuild(self, saved: list[dict[str, Any]], catalog: LiveCatalog) -> None:
+        """The queries and steps as they were saved; `catalog` has inputs only, and gets the queries."""
+        self._steps, self._keys, self._users, self._readers = {}, {}, {}, {}
+        self.queries = {}
+        self._graph.outputs = {}
+        for change in catalog.bind(";\n".join(one["statement"] for one in saved)):
+            catalog.apply(change)
+        found: list[LiveQuery] = []
+        for one in saved:
+            query = catalog.queries[one["name"]]
+            plan = plan_query(query, catalog, in_loop=one["in_loop"])
+            nodes = own_nodes(plan)
+            since = [tuple(each) if each is not None else None for each in one["since"]]
+            steps = dict(zip(nodes, one["steps"], strict=True))
+            began = (one["began"][0], one["began"][1])
+            kept = cast("dict[Node, Since | None]", dict(zip(nodes, since, strict=True)))
+            found.append(LiveQuery(query, plan, steps, kept, steps[plan], began, one["in_loop"]))
+        roots = {one.registered.name.lower(): one.root for one in found}
+        placed: dict[int, tuple[Node, tuple[int, ...]]] = {}
+        for each in found:
+            for node, step in each.steps.items():
+                reads = (
+                    roots[c.name.lower()] if isinstance(c, Ref) else each.steps[c] for c in node.children
+                )
+                placed[step] = (node, tuple(reads))
+        self._graph.rebuild(placed)
+        for each in found:
+            self._enter(each)
+
+    def pending(self) -> dict[str, State]:
+        """What a change that has not run yet left behind."""
+        found: dict[str, State] = {}
+        if self._born or self._came or self.told:
+            names = {"came": sorted(self._came), "born": sorted(self._born)}
+            found["live.names"] = {"json": np.frombuffer(json.dumps(names).encode(), np.uint8)}
+            for step, births in self._graph.births.items():
+                for position, batch in births.items():
+                    found[f"live.birth.{step}.{position}"] = _packed(batch)
+            found |= {f"live.told.{name}": _packed(batch) for name, batch in self.told.items()}
+            found |= {f"live.primed.{step}": _packed(batch) for step, batch in self._primed.items()}
+            for key in self._came:
+                initial = self.queries[key].initial
+                if initial is not None:
+                    found[f"live.initial.{key}"] = _packed(initial)
+        return found
+
+    def restore(self, states: Mapping[str, State]) -> None:
+        """The counterpart of `pending`."""
+        names = json.loads(states["live.names"]["json"].tobytes())
+        self._came, self._born = set(names["came"]), set(names["born"])
+        for key, state in states.items():
+            if key.startswith("live.birth."):
+                step, position = key.removeprefix("live.birth.").split(".")
+                self._graph.bear(int(step), int(position), _unpacked(state))
+            elif key.startswith("live.told."):
+                self.told[key.removeprefix("live.told.")] = _unpacked(state)
+            elif key.startswith("live.primed."):
+                self._primed[int(key.removeprefix("live.primed."))] = _unpacked(state)
+            elif key.startswith("live.initial."):
+                self.queries[key.removeprefix("live.initial.")].initial = _unpacked(state)
+
     # ------------------------------------------------------------ changing
 
     def prepare(
-        self, change: Change, plans: Mapping[str, Node], time: int | None, retained: Retained
+        self, change: Change, plans: Mapping[str, Planned], time: int | None, retained: Retained
     ) -> Splice:
         """Makes a change ready, to be committed before anything runs; `time` is None before the beginning."""
         splice = Splice()
@@ -128,7 +214,7 @@ class LiveQueries:
             if isinstance(action, Register):
                 key = action.query.name.lower()
                 try:
-                    self._place(action, plans[key], time, splice, retained)
+                    self._place(action, *plans[key], time, splice, retained)
                 except BaseException:
                     self._undo(splice)
                     raise
@@ -168,7 +254,13 @@ class LiveQueries:
     # ------------------------------------------------------------ placing
 
     def _place(
-        self, action: Register, plan: Node, time: int | None, splice: Splice, retained: Retained
+        self,
+        action: Register,
+        plan: Node,
+        in_loop: bool,
+        time: int | None,
+        splice: Splice,
+        retained: Retained,
     ) -> None:
         name = action.query.name
         old = self.queries.get(name.lower())
@@ -176,7 +268,7 @@ class LiveQueries:
         if old is not None and time is not None:
             began = (time, _REPLACED)
         keeps = kept_steps(old.plan, plan) if old is not None and time is not None else frozenset()
-        query = LiveQuery(action.query, plan, {}, {}, _UNKNOWN, began)
+        query = LiveQuery(action.query, plan, {}, {}, _UNKNOWN, began, in_loop)
         mine: list[int] = []
         for node in own_nodes(plan):
             self._step(node, query, old, keeps, splice, mine)
@@ -423,6 +515,15 @@ class LiveQueries:
             self._point(step, position, new)
         if moved:
             self._graph.order_stages()
+
+
+def _packed(batch: Batch) -> State:
+    return {"ts": batch.ts, "sub": batch.sub, "diff": batch.diff, "data": batch.data}
+
+
+def _unpacked(state: State) -> Batch:
+    ts, sub, diff = (np.array(state[name], np.int64) for name in ("ts", "sub", "diff"))
+    return Batch(ts, sub, diff, np.array(state["data"], np.int64, order="C"))
 
 
 def _whole_over(plan: Node) -> list[str]:

@@ -118,9 +118,12 @@ class LocalRun:
         Once the pipeline has begun they are part of its state. An earlier run has buried their bad rows.
         """
         for one in self._plan.app.inputs:
-            if not one.is_static or self.pipeline.begun:
+            if not one.is_static:
                 continue
             while (piece := self._readers[one.name].read(None)) is not None:
+                if self.pipeline.begun:
+                    self.pipeline.add(one.name, piece.rows)  # for queries that come later
+                    continue
                 dead = [] if self._resumed else piece.dead
                 self.outputs.take(one.name, piece.rows, dead, piece.chunk, piece.offset)
 

@@ -6,8 +6,10 @@ it to run; how that is cut into epochs never shows in the answers.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -25,7 +27,7 @@ from kasen.plan.lower import is_net
 from kasen.plan.physical import Plan, own_nodes, plan_query
 from kasen.runtime.feed import Feed, Rows, as_batch, join, number_tuples
 from kasen.runtime.graph import Graph
-from kasen.runtime.live import LiveQueries
+from kasen.runtime.live import LiveQueries, Planned
 from kasen.runtime.relation import Relation
 from kasen.runtime.retained import RetainedStreams
 
@@ -80,6 +82,7 @@ class Pipeline:
         self.queries: dict[str, RegisteredQuery] = {query.name: query for query in app.queries}
         #: For relations: how their rows are sorted, and whether they are net already.
         self._orders = {query.name: self._order(query) for query in app.queries if not query.is_stream}
+        self._has_changed = False
         self._upto = Bound(-(2**63), 0)
         self._begins: Bound | None = None
 
@@ -335,13 +338,15 @@ class Pipeline:
         """The change takes effect now, between two times."""
         time = self._upto.ts if self.begun else None
         after = self.catalog.after(change)
-        plans = {
-            one.query.name.lower(): plan_query(one.query, after)
-            for one in change.actions
-            if isinstance(one, Register)
-        }
+        plans: dict[str, Planned] = {}
+        for one in change.actions:
+            if isinstance(one, Register):
+                in_loop = after.in_loop(one.query.name)
+                plan = plan_query(one.query, after, in_loop=in_loop)
+                plans[one.query.name.lower()] = (plan, in_loop)
         splice = self.live.prepare(change, plans, time, self._retained.since(time or 0))
         self.live.commit(change, splice, time)
+        self._has_changed = True
         self.catalog.apply(change)
         self.queries = dict(self.queries)
         for action in change.actions:
@@ -391,6 +396,11 @@ class Pipeline:
         state |= {f"feed.{name}": feed.snapshot() for name, feed in self._feeds.items()}
         state |= {f"relation.{name}": each.snapshot() for name, each in self._relations.items()}
         state |= {f"step.{step}": each for step, each in self._graph.snapshot().items()}
+        state |= self._retained.snapshot()
+        if self._has_changed:
+            catalog = {"queries": self.live.saved(), "pending": self.catalog.as_text(self.pending)}
+            state["live"] = {"json": np.frombuffer(json.dumps(catalog).encode(), np.uint8)}
+            state |= self.live.pending()
         return state
 
     def restore(self, state: dict[str, State]) -> None:
@@ -402,9 +412,27 @@ class Pipeline:
             feed.restore(state[f"feed.{name}"])
         for name, relation in self._relations.items():
             relation.restore(state[f"relation.{name}"])
+        self._retained.restore(state)
+        if "live" in state:
+            self._rebuild(json.loads(state["live"]["json"].tobytes()))
         prefix = "step."
         steps = {int(key[len(prefix) :]): each for key, each in state.items() if key.startswith(prefix)}
         self._graph.restore(steps, bool(begun), state["pipeline"]["stopped"].tolist())
+
+        if "live.names" in state:
+            self.live.restore(state)
+
+    def _rebuild(self, saved: dict[str, Any]) -> None:
+        """The queries as they were when a state was saved: others than those of the beginning."""
+        self.catalog = LiveCatalog.of(replace(self._plan.app, queries=(), prepared=()))
+        self.live.rebuild(saved["queries"], self.catalog)
+        self.queries = {query.name: query for query in self.catalog.queries.values()}
+        self._orders = {one.name: self._order(one) for one in self.queries.values() if not one.is_stream}
+        self._has_changed = True
+        prepared = [one for one in self.catalog.bind(saved["pending"]) if one.at is None]
+        for change in prepared:
+            self.catalog.apply(change)
+        self.pending = [one for one in self.catalog.bind(saved["pending"]) if one.at is not None]
 
 
 def _at(rows: Rows, instant: Bound) -> Batch:
