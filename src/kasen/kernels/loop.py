@@ -25,6 +25,7 @@ from kasen.kernels.loop_table import (
     AGGREGATE,
     AT,
     BAG,
+    BITS,
     CALLS,
     DATA,
     DELAY,
@@ -34,12 +35,8 @@ from kasen.kernels.loop_table import (
     DUE_TS,
     FILLED,
     FILTER,
-    FOREIGN,
     IN_A,
-    IN_B,
     INPUT,
-    INPUTS,
-    INPUTS_SIZE,
     INSTANTS,
     JOIN,
     KEPT_AT,
@@ -70,11 +67,13 @@ from kasen.kernels.loop_table import (
 )
 from kasen.kernels.loop_windows import run_delay, run_partition, run_rows, run_timed, take_delayed
 from kasen.kernels.report import FRONT
-from kasen.kernels.views import matrix, vector
+from kasen.kernels.views import lowest_bit, matrix, vector
 
 #: What the machine is doing: looking for the next instant, running its steps, filling the delays, gathering
 #: what is wanted outside.
 LOOK, RUN, TAKE, GATHER = range(4)
+#: Rows of `active`.
+ACTIVE, ACTED = range(2)
 
 _TICK = (1 << 24) - 1
 
@@ -117,24 +116,7 @@ def run_step(table: Any, step: Any, control: Any, work: Any, labels: Any) -> Any
     return CALLS
 
 
-@compiled(f"boolean({M}, int64, {V})")
-def is_active(table: Any, step: Any, control: Any) -> Any:
-    """Whether the step has anything to do at the instant under way."""
-    if table[step, DUE_TS] == control[TS] and table[step, DUE_SUB] == control[SUB]:
-        return True
-    if table[step, KIND] == DELAY or table[step, KIND] == INPUT:
-        return False
-    if table[step, KIND] == FOREIGN:
-        inputs = vector(table[step, INPUTS], table[step, INPUTS_SIZE])
-        any_changes = False
-        for k in range(len(inputs)):
-            any_changes |= table[inputs[k], N] > 0
-        return any_changes
-    one, other = table[step, IN_A], table[step, IN_B]
-    return table[one, N] > 0 or (other >= 0 and table[other, N] > 0)
-
-
-@compiled(f"int64({M}, int64, {V})", inline=False)
+@compiled(f"int64({M}, int64, {V})")
 def gather(table: Any, step: Any, control: Any) -> Any:
     """Adds a step's changes to those that are wanted outside."""
     count, words, kept = table[step, N], table[step, WORDS], table[step, KEPT_N]
@@ -156,9 +138,12 @@ def gather(table: Any, step: Any, control: Any) -> Any:
     return DONE
 
 
-@compiled(f"boolean({M}, {V}, {V}, int64, int64)")
-def look(table: Any, firing: Any, control: Any, upto_ts: Any, upto_sub: Any) -> Any:
-    """Finds the next instant below the frontier and makes it the one under way; False if there is none."""
+@compiled(f"boolean({M}, {V}, {V}, {M}, int64, int64)")
+def look(table: Any, firing: Any, control: Any, active: Any, upto_ts: Any, upto_sub: Any) -> Any:
+    """Finds the next instant below the frontier and makes it the one under way; False if there is none.
+
+    The steps that fire at it are active; nothing has been said at it yet.
+    """
     ts = sub = NEVER
     for k in range(len(firing)):
         due = table[firing[k], DUE_TS]
@@ -166,15 +151,48 @@ def look(table: Any, firing: Any, control: Any, upto_ts: Any, upto_sub: Any) -> 
             ts, sub = due, table[firing[k], DUE_SUB]
     if ts > upto_ts or (ts == upto_ts and sub >= upto_sub):
         return False
+    for word in range(active.shape[1]):
+        bits = active[ACTED, word]
+        active[ACTED, word] = 0
+        while bits:
+            table[word * BITS + lowest_bit(bits), N] = 0
+            bits &= bits - 1
+    for k in range(len(firing)):
+        step = firing[k]
+        if table[step, DUE_TS] == ts and table[step, DUE_SUB] == sub:
+            active[ACTIVE, step // BITS] |= 1 << (step % BITS)
     control[TS], control[SUB] = ts, sub
     control[FILLED] = 0
     control[INSTANTS] += 1
     return True
 
 
-@compiled(f"int64({M}, {V}, {V}, {V}, {V}, {M}, {V}, int64, int64)", inline=False)
+@compiled(f"int64({M}, {M}, {M}, {V}, {M}, {V})")
+def run_instant(table: Any, readers: Any, active: Any, control: Any, work: Any, labels: Any) -> Any:
+    """Runs the active steps in order; whoever reads one that has changes becomes active. DONE, or a want."""
+    for word in range(active.shape[1]):
+        while active[ACTIVE, word]:
+            bits = active[ACTIVE, word]
+            step = word * BITS + lowest_bit(bits)
+            why = run_step(table, step, control, work, labels)
+            if why != DONE:
+                control[AT] = step
+                control[RESUMED] = 1
+                return why
+            control[RESUMED] = 0
+            active[ACTIVE, word] &= bits & (bits - 1)
+            active[ACTED, word] |= bits & -bits
+            if table[step, N]:
+                for other in range(active.shape[1]):
+                    active[ACTIVE, other] |= readers[step, other]
+    return DONE
+
+
+@compiled(f"int64({M}, {M}, {M}, {V}, {V}, {V}, {V}, {M}, {V}, int64, int64)", inline=False)
 def run_loop(
     table: Any,
+    readers: Any,  # [steps, words]: who reads each step, apart from delays
+    active: Any,  # [2, words]: ACTIVE and ACTED
     firing: Any,  # the steps that act by themselves
     delays: Any,
     kept: Any,  # the steps that are read outside
@@ -187,41 +205,29 @@ def run_loop(
     """Runs the loop's instants below the frontier; says why it ended. Goes on where it was when it wanted."""
     while True:
         if control[PHASE] == LOOK:
-            if not look(table, firing, control, upto_ts, upto_sub):
+            if not look(table, firing, control, active, upto_ts, upto_sub):
                 return DONE
             if control[SUB] & _TICK > control[MAX_TICKS]:
                 return TOO_MANY_TICKS
-            for step in range(len(table)):
-                table[step, N] = 0
-            control[AT] = 0
             control[PHASE] = RUN
-        at = control[AT]
         if control[PHASE] == RUN:
-            while at < len(table):
-                if is_active(table, at, control):
-                    why = run_step(table, at, control, work, labels)
-                    if why != DONE:
-                        control[AT] = at
-                        control[RESUMED] = 1
-                        return why
-                    control[RESUMED] = 0
-                at += 1
-            at = 0
+            why = run_instant(table, readers, active, control, work, labels)
+            if why != DONE:
+                return why
+            control[AT] = 0
             control[PHASE] = TAKE
         if control[PHASE] == TAKE:
-            while at < len(delays):
-                why = take_delayed(table, delays[at], control)
+            while control[AT] < len(delays):
+                why = take_delayed(table, delays[control[AT]], control)
                 if why != DONE:
-                    control[AT] = at
                     return why
-                at += 1
-            at = 0
+                control[AT] += 1
+            control[AT] = 0
             control[PHASE] = GATHER
-        while at < len(kept):
-            if table[kept[at], N]:
-                why = gather(table, kept[at], control)
+        while control[AT] < len(kept):
+            if table[kept[control[AT]], N]:
+                why = gather(table, kept[control[AT]], control)
                 if why != DONE:
-                    control[AT] = at
                     return why
-            at += 1
+            control[AT] += 1
         control[PHASE] = LOOK

@@ -59,7 +59,7 @@ SIGN, NETTED, ORDERS, ORDERS_SIZE = range(OWN, OWN + 4)
 _FEW = 8
 
 
-@compiled(STEP, inline=False)
+@compiled(STEP)
 def read_input(table: Any, step: Any, control: Any, _work: Any, _labels: Any) -> Any:
     """The outside step's changes at this instant."""
     size = table[step, BATCH_SIZE]
@@ -86,7 +86,7 @@ def read_input(table: Any, step: Any, control: Any, _work: Any, _labels: Any) ->
     return DONE
 
 
-@compiled(f"int64({M}, int64, {M}, {V}, int64, {V}, {V}, {V})", inline=False)
+@compiled(f"int64({M}, int64, {M}, {V}, int64, {V}, {V}, {V})")
 def satisfying(
     table: Any, step: Any, data: Any, diff: Any, count: Any, control: Any, places: Any, labels: Any
 ) -> Any:
@@ -103,7 +103,7 @@ def satisfying(
     return kept
 
 
-@compiled(STEP, inline=False)
+@compiled(STEP)
 def run_filter(table: Any, step: Any, control: Any, work: Any, labels: Any) -> Any:
     """WHERE and HAVING."""
     source = table[step, IN_A]
@@ -125,7 +125,7 @@ def run_filter(table: Any, step: Any, control: Any, work: Any, labels: Any) -> A
     return DONE
 
 
-@compiled(STEP, inline=False)
+@compiled(STEP)
 def run_project(table: Any, step: Any, control: Any, _work: Any, labels: Any) -> Any:
     """The SELECT list."""
     source = table[step, IN_A]
@@ -156,7 +156,7 @@ def run_project(table: Any, step: Any, control: Any, _work: Any, labels: Any) ->
     return DONE
 
 
-@compiled(STEP, inline=False)
+@compiled(STEP)
 def run_union(table: Any, step: Any, control: Any, _work: Any, _labels: Any) -> Any:
     """UNION ALL."""
     one, other = table[step, IN_A], table[step, IN_B]
@@ -186,7 +186,7 @@ def run_union(table: Any, step: Any, control: Any, _work: Any, _labels: Any) -> 
     return DONE
 
 
-@compiled(STEP, inline=False)
+@compiled(STEP)
 def run_pad(table: Any, step: Any, control: Any, _work: Any, _labels: Any) -> Any:
     """Columns of NULLs beside rows."""
     source = table[step, IN_A]
@@ -251,7 +251,7 @@ def _net(data: Any, diff: Any, places: Any, weights: Any, hashes: Any) -> Any:
     return different
 
 
-@compiled(STEP, inline=False)
+@compiled(STEP)
 def run_streamify(table: Any, step: Any, control: Any, work: Any, labels: Any) -> Any:
     """ISTREAM and DSTREAM: what the instant adds or takes away in all, in the order of values."""
     source = table[step, IN_A]

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from kasen.kernels import aggregate as groups
 from kasen.kernels import bag, join, semi_join
 from kasen.kernels.accumulate import PART
 from kasen.kernels.candidates import CANDIDATE
-from kasen.kernels.compiled import compiled
+from kasen.kernels.compiled import M, V, compiled
+from kasen.kernels.hashing import hash_key
 from kasen.kernels.loop_rows import STEP, satisfying
 from kasen.kernels.loop_table import (
     CODE_SIZE,
@@ -31,6 +34,7 @@ from kasen.kernels.loop_table import (
     PLACES,
     RESUMED,
     ROOM,
+    TS,
     WANTED,
     WANTS_ROOM,
     WANTS_STATE,
@@ -42,6 +46,7 @@ from kasen.kernels.loop_table import (
     shrink,
     squeeze,
 )
+from kasen.kernels.multimap import COUNT, NEXT, NONE, WEIGHT, change, find_key, is_full
 from kasen.kernels.multimap import WORDS as SLOT
 from kasen.kernels.ordered import NODE
 from kasen.kernels.render import OUT
@@ -66,11 +71,64 @@ BAG_RECORDS, BAG_RECORDS_SIZE, BAG_TABLE, BAG_TABLE_SIZE = range(OWN, OWN + 4)
 BAG_TOUCHED, BAG_TOUCHED_SIZE, BAG_CONTROL = range(OWN + 4, OWN + 7)
 
 
+@compiled(f"int64({M}, int64, {V}, {M}, {V}, int64)", inline=False)
+def _join_one(table: Any, step: Any, control: Any, work: Any, labels: Any, from_left: Any) -> Any:
+    """The inner join where a single change has come, as in most instants of most loops."""
+    mine, theirs = (LEFT, RIGHT) if from_left else (RIGHT, LEFT)
+    source, partner = table[step, IN_A], table[step, IN_B]
+    if not from_left:
+        source, partner = partner, source
+    size, words, other_words = table[step, mine + SLOTS_SIZE], table[source, WORDS], table[partner, WORDS]
+    data = matrix(table[source, DATA], words, 1)
+    diff = vector(table[source, DIFF], 1)[0]
+    keys = vector(table[step, mine + KEYS], table[step, mine + KEYS_SIZE])
+    if data[words - 1, 0] & join.null_bits(keys):
+        own(table, step, 0)
+        return DONE
+    slots = matrix(table[step, mine + SLOTS], size, SLOT + words)
+    counts = vector(table[step, mine + COUNTS], 3)
+    if is_full(slots, counts):
+        control[WANTED] = join.LEFT_FULL if from_left else join.RIGHT_FULL
+        return WANTS_STATE
+    other_size = table[step, theirs + SLOTS_SIZE]
+    others = matrix(table[step, theirs + SLOTS], other_size, SLOT + other_words)
+    other_heads = matrix(table[step, theirs + HEADS], 2, other_size)
+    other_keys = vector(table[step, theirs + KEYS], len(keys))
+    key_hash = np.int64(hash_key(data, keys, 0))
+    slot = find_key(others, other_heads, other_keys, data, keys, 0, key_hash)
+    pairs = others[slot, COUNT] if slot != NONE else 0
+    if lacks_room(table, step, pairs, control):
+        return WANTS_ROOM
+    if pairs:
+        out = matrix(table[step, OWN_DATA], table[step, WORDS], pairs)
+        out_diff = vector(table[step, OWN_DIFF], pairs)
+        at, other_at = (0, words - 1) if from_left else (other_words - 1, 0)
+        for n in range(pairs):
+            out_diff[n] = diff * others[slot, WEIGHT]
+            for c in range(words - 1):
+                out[at + c, n] = data[c, 0]
+            for c in range(other_words - 1):
+                out[other_at + c, n] = others[slot, SLOT + c]
+            nulls = (data[words - 1, 0] << at) | (others[slot, SLOT + other_words - 1] << other_at)
+            out[words + other_words - 2, n] = nulls
+            slot = others[slot, NEXT]
+        if table[step, CODE_SIZE]:
+            kept = satisfying(table, step, out, out_diff, pairs, control, work[PLACES], labels)
+            squeeze(table, step, pairs, kept, work[PLACES])
+            pairs = kept
+    heads = matrix(table[step, mine + HEADS], 2, size)
+    change(slots, heads, counts, keys, data, 0, key_hash, diff, control[TS])
+    own(table, step, pairs)
+    return DONE
+
+
 @compiled(STEP, inline=False)
 def run_join(table: Any, step: Any, control: Any, work: Any, labels: Any) -> Any:
     """The inner join."""
     one, other = table[step, IN_A], table[step, IN_B]
     left, right, room = table[one, N], table[other, N], table[step, ROOM]
+    if left + right == 1:
+        return _join_one(table, step, control, work, labels, left)
     fill_now(work, control, max(left, right))
     cursor = vector(table[step, CURSOR], 4)
     if not control[RESUMED]:

@@ -13,26 +13,28 @@ from kasen.kernels.compiled import M, V, compiled
 from kasen.kernels.views import vector
 
 #: Fields that all rows have. OWN_*: the step's own memory, with room for ROOM changes. DUE: the next
-#: instant at which it acts by itself. KEPT: whether its changes are wanted outside the loop, and where
-#: they are gathered, as in kernels/report.
+#: instant at which it acts by itself. KEPT: where changes that are wanted outside are gathered, as in
+#: kernels/report.
 KIND, IN_A, IN_B, WORDS, ROOM, N, DIFF, DATA, OWN_DIFF, OWN_DATA, DUE_TS, DUE_SUB = range(12)
-KEPT, KEPT_AT, KEPT_ROOM, KEPT_N = range(12, 16)
+KEPT_AT, KEPT_ROOM, KEPT_N = range(12, 15)
 #: From here on fields are the kind's own.
-OWN = 16
+OWN = 15
 FIELDS = 48
 
 #: Kinds of steps. An INPUT stands for a step outside of the loop. FOREIGN ones are not run by the kernel.
 INPUT, FOREIGN, FILTER, PROJECT, UNION, PAD, STREAMIFY, PASS = range(8)
 TIMED, ROWS, PARTITION, DELAY, JOIN, SEMI_JOIN, AGGREGATE, BAG = range(8, 16)
 
-#: A FOREIGN step's fields: all that it reads.
-INPUTS, INPUTS_SIZE = range(OWN, OWN + 2)
 #: Fields of a program: filters, projections, and the residuals of joins.
 CODE, CODE_SIZE, REGISTERS, REGISTERS_SIZE, RESULTS, RESULTS_SIZE = range(OWN, OWN + 6)
 
 #: Fields of `control`. Where the machine is: the phase, the step, the instant, how many rows of the work
 #: arrays hold that instant, whether the step has begun. What it wants, and how much. What it counted.
 PHASE, AT, TS, SUB, FILLED, RESUMED, WANTED, FAILED, INSTANTS, MAX_TICKS, CONTROL = range(11)
+
+#: Sets of steps are bits, so many in a word; `active` has those with something to do now, then those that
+#: have acted.
+BITS = 62
 
 #: Why a run of the kernel ends. WANTS_*: the caller makes room and calls again.
 DONE, WANTS_ROOM, WANTS_STATE, WANTS_KEPT, CALLS, TOO_MANY_TICKS = range(6)

@@ -32,7 +32,7 @@ from kasen.kernels.loop_table import (
 )
 from kasen.kernels.partition_rows import push
 from kasen.kernels.views import matrix, unsigned, vector
-from kasen.kernels.window import entering, leaving, moved
+from kasen.kernels.window import entering, leaving
 
 #: A queue's fields: its instants [2, room] and data [WORDS, room], and where its tuples begin and end.
 INSTANTS, QUEUE, QUEUE_ROOM, START, END = range(OWN, OWN + 5)
@@ -109,7 +109,13 @@ def _move_on(table: Any, step: Any, start: Any, end: Any) -> None:
     table[step, END] = 0 if start == end else end
 
 
-@compiled(STEP, inline=False)
+@compiled(f"boolean(UniTuple(int64, 2), {V})")
+def _is_due(instant: Any, control: Any) -> Any:
+    """Whether an instant is not later than the one under way."""
+    return instant[0] < control[TS] or (instant[0] == control[TS] and instant[1] <= control[SUB])
+
+
+@compiled(STEP)
 def run_timed(table: Any, step: Any, control: Any, _work: Any, _labels: Any) -> Any:
     """RANGE, NOW and RANGE SLIDE."""
     source = table[step, IN_A]
@@ -122,7 +128,14 @@ def run_timed(table: Any, step: Any, control: Any, _work: Any, _labels: Any) -> 
     shape = vector(table[step, SHAPE], 3)
     start, end = table[step, START], table[step, END] + count
     entered = start + table[step, ENTERED]
-    left, entered_to = moved(instants, start, entered, end, shape, control[TS], control[SUB] + 1)
+    entered_to = entered
+    while entered_to < end and _is_due(
+        entering(instants[0, entered_to], instants[1, entered_to], shape), control
+    ):
+        entered_to += 1
+    left = start
+    while left < entered_to and _is_due(leaving(instants[0, left], instants[1, left], shape), control):
+        left += 1
     if lacks_room(table, step, entered_to - entered + left - start, control):
         return WANTS_ROOM
     _put_out(table, step, entered, entered_to, start, left)
@@ -138,7 +151,7 @@ def run_timed(table: Any, step: Any, control: Any, _work: Any, _labels: Any) -> 
     return DONE
 
 
-@compiled(STEP, inline=False)
+@compiled(STEP)
 def run_rows(table: Any, step: Any, control: Any, _work: Any, _labels: Any) -> Any:
     """ROWS and ROWS SLIDE: see operators/window.Rows."""
     source = table[step, IN_A]
@@ -160,7 +173,7 @@ def run_rows(table: Any, step: Any, control: Any, _work: Any, _labels: Any) -> A
     return DONE
 
 
-@compiled(STEP, inline=False)
+@compiled(STEP)
 def run_partition(table: Any, step: Any, control: Any, work: Any, _labels: Any) -> Any:
     """PARTITION BY ROWS: see operators/partition_window."""
     source = table[step, IN_A]
@@ -201,7 +214,7 @@ def run_partition(table: Any, step: Any, control: Any, work: Any, _labels: Any) 
     return DONE
 
 
-@compiled(STEP, inline=False)
+@compiled(STEP)
 def run_delay(table: Any, step: Any, control: Any, _work: Any, _labels: Any) -> Any:
     """What is due now. What enters is not known yet: see take_delayed."""
     start, end = table[step, START], table[step, END]
@@ -218,7 +231,7 @@ def run_delay(table: Any, step: Any, control: Any, _work: Any, _labels: Any) -> 
     return DONE
 
 
-@compiled(f"int64({M}, int64, {V})", inline=False)
+@compiled(f"int64({M}, int64, {V})")
 def take_delayed(table: Any, step: Any, control: Any) -> Any:
     """At the end of the instant: what has come to the delay waits in its queue."""
     source = table[step, IN_A]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from llvmlite.ir import Constant, IntType
 from numba import types
 from numba.extending import intrinsic as make_intrinsic
 from numba.np import arrayobj
@@ -99,3 +100,15 @@ def as_bits(typingctx: Any, value: Any) -> Any:
         return builder.bitcast(args[0], context.get_value_type(_I64))
 
     return _I64(_F64), codegen
+
+
+@intrinsic
+def lowest_bit(typingctx: Any, bits: Any) -> Any:
+    """The number of the lowest bit that is set; there is one."""
+    del typingctx, bits
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        del context, signature
+        return builder.cttz(args[0], Constant(IntType(1), 1))
+
+    return _I64(_I64), codegen

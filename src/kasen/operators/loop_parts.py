@@ -386,10 +386,8 @@ class ForeignPart:
     def __init__(self, operator: Any, inputs: Sequence[int]) -> None:
         self.operator = operator
         self.inputs = tuple(inputs)
-        self._inputs: I64 = np.array(inputs, np.int64)
 
     def load(self, row: I64) -> None:
-        lend(row, loop_table.INPUTS, self._inputs)
         set_due(row, self.operator.next_instant())
 
     def save(self, row: I64) -> None:

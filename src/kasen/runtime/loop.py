@@ -54,6 +54,9 @@ class Loop:
         self._table: I64 = np.zeros((len(steps), loop_table.FIELDS), np.int64)
         self._control: I64 = np.zeros(loop_table.CONTROL, np.int64)
         self._control[loop_table.MAX_TICKS] = min(max_ticks, (1 << TICK_BITS) - 2)
+        words = -(-len(steps) // loop_table.BITS)
+        self._readers: I64 = np.zeros((len(steps), words), np.int64)
+        self._active: I64 = np.zeros((2, words), np.int64)
         self._work: I64 = np.zeros((loop_table.WORK, 4 * _FIRST_ROOM), np.int64)
         self._memory: list[tuple[I64, I64]] = []
         self._parts: list[Part] = [_Input() for _ in self._outside]
@@ -72,10 +75,11 @@ class Loop:
             row[loop_table.KIND] = part.kind
             inputs = () if at < len(self._outside) else plan[step].inputs
             sources = [self._at[source] for source in inputs]
+            if part.kind != loop_table.DELAY:
+                self._readers[sources, at // loop_table.BITS] |= 1 << (at % loop_table.BITS)
             row[loop_table.IN_A] = sources[0] if sources else 0
             row[loop_table.IN_B] = sources[1] if len(sources) > 1 else -1
             row[loop_table.WORDS] = self._widths[at] + 1
-            row[loop_table.KEPT] = int(step in self._kept)
             set_due(row, None)
             self._memory.append(_memory(self._widths[at] + 1, _FIRST_ROOM))
             self._lend_memory(at)
@@ -129,6 +133,8 @@ class Loop:
         return int(
             kernel.run_loop(
                 self._table,
+                self._readers,
+                self._active,
                 self._firing,
                 self._delays,
                 self._kept_at,
@@ -206,7 +212,15 @@ class Loop:
         row[loop_table.N] = count
         row[loop_table.DIFF], row[loop_table.DATA] = row[loop_table.OWN_DIFF], row[loop_table.OWN_DATA]
         set_due(row, part.operator.next_instant())
-        self._control[loop_table.AT] += 1
+        self._finish(at)
+
+    def _finish(self, at: int) -> None:
+        """As the kernel does when a step has answered."""
+        word, bit = divmod(at, loop_table.BITS)
+        self._active[kernel.ACTIVE, word] &= ~(1 << bit)
+        self._active[kernel.ACTED, word] |= 1 << bit
+        if self._table[at, loop_table.N]:
+            self._active[kernel.ACTIVE] |= self._readers[at]
         self._control[loop_table.RESUMED] = 0
 
     def _changes(self, at: int, instant: Bound) -> Batch:
