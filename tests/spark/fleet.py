@@ -19,7 +19,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from kasen.cql.bound import App
-from kasen.plan.physical import Plan, plan_app
+from kasen.plan.native.lower import lower
+from kasen.plan.physical import Input, Plan, plan_app
 from kasen.runtime.outputs import Outputs
 from kasen.runtime.pipeline import Pipeline
 from kasen.spark import frames
@@ -47,11 +48,15 @@ class Member:
         self._streams = [one for one in app.inputs if not one.is_static]
         self.store = Store(str(folder / "state"), self._plan.fingerprint, "a test")
         assert self.store.load() is None
-        self.pipeline = Pipeline(self._plan) if shards is None else Remote(self._plan)
+        native = lower(self._plan)
+        self.pipeline = Pipeline(native.plan) if shards is None else Remote(self._plan)
         self.outputs = self._outputs()
+        self._part = 0
         self.placement: InDriver | InExecutors
         if isinstance(self.pipeline, Pipeline):
-            self.placement = InDriver(self._plan, self.pipeline, self.outputs, self.store, None)
+            self.placement = InDriver(
+                native, self.pipeline, self.outputs, self.store, None, self._texts, frozenset()
+            )
         else:
             assert shards is not None
             self.placement = InExecutors(
@@ -64,6 +69,12 @@ class Member:
             if one.is_static:
                 frame = frames.open_frame(self._spark, one, folder, None)
                 self.placement.table(one, frame, again=False)
+
+    def _texts(self, one: Input, file: str, times: tuple[int, int] | None) -> list[str]:
+        declared = self.app.input(one.name)
+        assert declared is not None
+        folder = self.folder / f"part{self._part}"
+        return frames.texts(self._spark, declared, folder, file, times, self.app.time)
 
     def _outputs(self) -> Outputs:
         return Outputs(self._plan, self.pipeline, self.folder, None, {}, lambda _: None, self.collected.add)
@@ -87,6 +98,7 @@ class Member:
             return None
         once: Any = SimpleNamespace(read=self._spark.read, readStream=self._spark.read)
         folder = self.folder / f"part{part}"
+        self._part = part
         opened = {one.name: frames.open_frame(once, one, folder, None) for one in self._streams}
         return self.placement.frame(opened)
 

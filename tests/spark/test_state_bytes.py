@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from kasen.cql.bind import bind_text
+from kasen.plan.native.lower import lower
 from kasen.plan.physical import plan_app
 from kasen.runtime.outputs import Outputs
 from kasen.runtime.pipeline import Pipeline
@@ -20,23 +21,19 @@ EPOCHS = 150
 
 
 def micro_batch(first: int, count: int) -> pa.Table:
-    """Rows of both streams as frames.union lays them side by side."""
+    """Rows of both streams as scan.union lays them one after the other."""
     number = np.arange(first, first + count)
-    none = pa.nulls(count, pa.int64())
     text = pa.nulls(count, pa.string())
-    parts = []
-    for own in range(2):
-        columns: dict[str, object] = {"stream": ["s" if own == 0 else "r"] * count}
-        for index in range(2):
-            mine = index == own
-            columns[f"{index}.k"] = pa.array(number * 7919 % 65536) if mine else none
-            columns[f"{index}.ts"] = pa.array(number) if mine else none
-            columns[f"{index}._diff"] = pa.array(np.ones(count, np.int64)) if mine else none
-            columns[f"{index}._bad"] = columns[f"{index}._raw"] = text
-            columns[f"{index}._file"] = pa.array(["f"] * count) if mine else text
-            columns[f"{index}._block"] = pa.array(np.zeros(count, np.int64)) if mine else none
-        parts.append(pa.table({**columns, "_place": pa.array(number)}))
-    return pa.concat_tables(parts)
+    columns = {
+        "_file": pa.array(["f"] * count),
+        "_block": pa.array(np.zeros(count, np.int64)),
+        "_bad": text,
+        "_raw": text,
+        "bigint_0": pa.array(number * 7919 % 65536),
+        "bigint_1": pa.array(number),
+    }
+    streams = [pa.array(np.full(count, own, np.int8)) for own in range(2)]
+    return pa.concat_tables([pa.table({"_stream": own, **columns}) for own in streams])
 
 
 def bytes_an_epoch(window: int, folder: Path) -> float:
@@ -44,18 +41,19 @@ def bytes_an_epoch(window: int, folder: Path) -> float:
     folder.mkdir()
     app = bind_text(
         f"""
-        REGISTER STREAM s (k BIGINT, ts BIGINT) TIMESTAMP BY ts FROM 'memory';
-        REGISTER STREAM r (k BIGINT, ts BIGINT) TIMESTAMP BY ts FROM 'memory';
+        REGISTER STREAM s (k BIGINT, ts BIGINT) TIMESTAMP BY ts FROM 'parquet' OPTIONS (path 's');
+        REGISTER STREAM r (k BIGINT, ts BIGINT) TIMESTAMP BY ts FROM 'parquet' OPTIONS (path 'r');
         REGISTER QUERY q AS ISTREAM(SELECT s.k FROM s [ROWS {window}], r [ROWS {window}] WHERE s.k = r.k);
         """,
         folder,
     )
-    plan = plan_app(app)
+    native = lower(plan_app(app))
+    plan = native.plan
     pipeline = Pipeline(plan)
     outputs = Outputs(plan, pipeline, folder, None, {}, None, lambda _: None)
     store = Store(str(folder / "state"), plan.fingerprint, "the driver")
     store.load()
-    placement = InDriver(plan, pipeline, outputs, store, None)
+    placement = InDriver(native, pipeline, outputs, store, None, lambda *_: [], frozenset())
     written: list[int] = []
     for method in ("write",):
         original = getattr(store.files, method)

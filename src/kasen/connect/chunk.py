@@ -53,6 +53,7 @@ class Chunk:
     end: Position
     raw_of: Callable[[int], str] = field(repr=False)
     where: str = ""
+    on_expect: Callable[[list[int]], None] | None = field(default=None, repr=False)
 
     def __len__(self) -> int:
         return len(self.lines)
@@ -60,6 +61,11 @@ class Chunk:
     def raw(self, row: int) -> str:
         """The row's text in the source."""
         return self.raw_of(row)
+
+    def expect(self, rows: list[int]) -> None:
+        """Says which rows will be refused: some sources must read their texts again, best all at once."""
+        if rows and self.on_expect is not None:
+            self.on_expect(rows)
 
     def refuse(self, row: int, reason: str) -> DeadLetter:
         """The dead letter of a row that a later step refuses, such as a late one."""

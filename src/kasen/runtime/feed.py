@@ -73,6 +73,8 @@ class Feed:
         self._greatest = _NEVER
         self._advanced = _NEVER
         self._ended = False
+        #: The least time of rows that came as fewer; None if all came as they are.
+        self.least: int | None = None
         self._nothing = no_rows(columns)
         self._held: list[Rows] = []
         self._ordered = True
@@ -103,6 +105,16 @@ class Feed:
         bound = np.where(before < _NEVER + self._slack, _NEVER, before - self._slack)
         late: npt.NDArray[np.bool_] = ts < np.maximum(bound, self._advanced)
         return late
+
+    def in_time(self, ts: I64) -> bool:
+        """Whether none of these rows, in this order, would come too late."""
+        late, _, _ = check_times(ts, self._greatest, self._slack, self._advanced)
+        return not late
+
+    def saw(self, least: int, greatest: int) -> None:
+        """Rows of times from `least` to `greatest` were read, though they come as fewer rows, or as none."""
+        self._greatest = max(self._greatest, greatest)
+        self.least = least if self.least is None else min(self.least, least)
 
     def advance(self, ts: int) -> None:
         """Punctuation: no row with a time below `ts` will come any more."""
@@ -175,7 +187,8 @@ class Feed:
 
     def snapshot(self) -> State:
         self._order()
-        marks = [self._greatest, self._advanced, int(self._ended)]
+        least = _ALWAYS if self.least is None else self.least
+        marks = [self._greatest, self._advanced, int(self._ended), least]
         held = join([self._nothing, *self._held])
         return {
             "marks": np.array(marks, np.int64),
@@ -186,8 +199,9 @@ class Feed:
         }
 
     def restore(self, state: State) -> None:
-        self._greatest, self._advanced, ended = (int(mark) for mark in state["marks"])
+        self._greatest, self._advanced, ended, least = (int(mark) for mark in state["marks"])
         self._ended = bool(ended)
+        self.least = None if least == _ALWAYS else least
         data = np.ascontiguousarray(state["data"], np.int64)
         held = Rows(state["ts"], state["diff"], data, state["position"])
         self._held = [held] if len(held) else []

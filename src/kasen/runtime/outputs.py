@@ -194,29 +194,36 @@ class Outputs:
 
     # ------------------------------------------------------------ rows
 
-    def take(self, name: str, rows: Rows, dead: list[DeadLetter], chunk: Chunk, offset: int) -> None:
+    def take(self, name: str, rows: Rows, dead: list[DeadLetter], chunk: Chunk, offset: int) -> list[int]:
         """Hands rows of a chunk to the pipeline; what is refused, to the dead letter.
 
-        A row's position minus `offset` is its row in the chunk.
+        A row's position minus `offset` is its row in the chunk. Returns the chunk's rows that were refused.
         """
         if dead:
             self.bury(dead)
         self.progress.rows += len(rows)
+        refused: list[int] = []
         if not all_within(rows.ts, MOST_TIME):
             beyond = is_beyond(rows.ts)
-            for position in rows.position[beyond].tolist():
+            refused = (rows.position[beyond] - offset).tolist()
+            chunk.expect(refused)
+            for row in refused:
                 reason = "bad timestamp: beyond what windows and delays can be added to"
-                self.bury([chunk.refuse(position - offset, reason)])
+                self.bury([chunk.refuse(row, reason)])
             rows = within(rows)
         late = self._pipeline.add(name, rows)
         if len(late):
-            for position, ts in zip(late.position.tolist(), late.ts.tolist(), strict=True):
-                self.bury([chunk.refuse(position - offset, f"late: {ts} is below what SLACK allows")])
+            too_late = (late.position - offset).tolist()
+            chunk.expect(too_late)
+            for row, ts in zip(too_late, late.ts.tolist(), strict=True):
+                self.bury([chunk.refuse(row, f"late: {ts} is below what SLACK allows")])
+            refused += too_late
         if name not in self._relations:
-            return
+            return refused
         for position in rows.position[rows.diff < 0].tolist():
             letter = chunk.refuse(position - offset, "unmatched delete: no such row")
             self._deletions.setdefault(name, {})[position] = letter
+        return refused
 
     def bury(self, letters: list[DeadLetter]) -> None:
         self.progress.dead += len(letters)

@@ -106,6 +106,14 @@ class Pipeline:
             return rows.take(np.zeros(len(rows), np.bool_))
         return self._feeds[name].add(rows)
 
+    def in_time(self, name: str, ts: I64) -> bool:
+        """Whether none of an input's rows with these times, in this order, would come too late."""
+        return self._feeds[name].in_time(ts)
+
+    def saw(self, name: str, least: int, greatest: int) -> None:
+        """Rows of these times were read, though they were added as fewer rows, or as none."""
+        self._feeds[name].saw(least, greatest)
+
     def advance(self, name: str, ts: int) -> None:
         """No row with a time below `ts` will come on this input any more."""
         self._feeds[name].advance(ts)
@@ -276,6 +284,8 @@ class Pipeline:
                 sources[name] = batch
             else:
                 sources[name] = as_batch(released, sub, enter=True)
+        unseen = [feed.least for feed in self._feeds.values() if feed.least is not None]
+        first += [Bound(least) for least in unseen if least < ts]
         return sources, min(first, default=None)
 
     def _numbered(self, pieces: dict[str, list[Rows]]) -> dict[str, I64]:

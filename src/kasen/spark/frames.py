@@ -7,20 +7,41 @@ for files without blank lines and line breaks in quotes.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from kasen.connect.arrow_columns import cells_of
 from kasen.connect.csv_source import read_header
 from kasen.connect.files import need_files
+from kasen.connect.row_text import row_text
 from kasen.errors import DataError
+from kasen.plan.native.lower import is_foreign
+from kasen.plan.native.sql_cast import parse_cell
+from kasen.plan.native.sql_text import quoted, timestamp
 from kasen.plan.physical import Input
+from kasen.spark.names import BAD, BLOCK, DIFF, FILE, PLACE, RAW
+from kasen.spark.sources import follows, open_foreign
 from kasen.types import Kind, Type
 
-#: Columns beside an input's own: the row's file, block and place, +1 or -1, why it is bad, and its text.
-FILE, BLOCK, PLACE, DIFF, BAD, RAW = "_file", "_block", "_place", "_diff", "_bad", "_raw"
+__all__ = [
+    "BAD",
+    "BLOCK",
+    "DIFF",
+    "FILE",
+    "PLACE",
+    "RAW",
+    "numbered",
+    "open_frame",
+    "spark_type",
+    "texts",
+    "union",
+]
 
 # No cell holds this, so only a field that is not there is NULL, and "" is the empty string.
 _NULL = "\u0001"
@@ -42,30 +63,91 @@ def spark_type(type_: Type) -> T.DataType:
     return _SPARK[type_.kind]
 
 
-def open_frame(spark: SparkSession, one: Input, base: Path, files_per_epoch: int | None) -> DataFrame:
-    """An input's rows as a streaming DataFrame (a static table's as a batch one)."""
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How an input is read: as it grows, so many files at a time, or `only` one file, now."""
+
+    files_per_epoch: int | None = None
+    only: str | None = None
+
+
+def open_frame(
+    spark: SparkSession, one: Input, base: Path, files_per_epoch: int | None = None, only: str | None = None
+) -> DataFrame:
+    """An input's rows as a streaming DataFrame; a static table's, and of `only` one file, as a batch."""
     if one.timestamp is None and not one.is_relation:
         raise DataError(f"{one.name} has no TIMESTAMP BY: on Spark, rows must carry their time")
-    reader = _READERS.get(one.connector.format)
-    if reader is None:
-        known = ", ".join(sorted(_READERS))
-        raise DataError(f"{one.name}: no format {one.connector.format!r} on Spark yet; there are {known}")
-    return reader(spark, one, base / one.connector.option("path"), files_per_epoch)
+    if is_foreign(one):
+        return open_foreign(spark, one, base)
+    for option, _ in one.connector.options:
+        if option not in _OPTIONS:
+            there = f"its options are: {', '.join(_OPTIONS)}"
+            raise DataError(f"{one.name}: format {one.connector.format!r} has no option {option!r}; {there}")
+    follows(one)  # says what is wrong with that option
+    reader = _READERS[one.connector.format]
+    return reader(spark, one, base / one.connector.option("path"), Reading(files_per_epoch, only))
+
+
+def has_many(one: Input, base: Path) -> bool:
+    """Whether an input is read from several files."""
+    path = base / one.connector.option("path")
+    return path.is_dir() and len(list(path.glob(f"*.{one.connector.format}"))) > 1
+
+
+def texts(
+    spark: SparkSession, one: Input, base: Path, file: str, times: tuple[int, int] | None, time: Type
+) -> list[str]:
+    """The texts of a file's rows in order: of the refused ones, or of those in a stretch of time."""
+    frame = numbered(open_frame(spark, one, base, only=file))
+    if times is None:
+        wanted = F.col(BAD).isNotNull()
+    else:
+        assert one.timestamp is not None
+        low, high = (timestamp(f"{ts}L") if time.kind is Kind.TIMESTAMP else f"{ts}L" for ts in times)
+        moment = quoted(one.schema[one.timestamp].name)
+        wanted = F.col(BAD).isNull() & F.expr(f"{moment} BETWEEN {low} AND {high}")
+    if one.connector.format == "parquet":
+        return _parquet_texts(spark, one, base, file, times is None, wanted)
+    found = frame.where(wanted).select(RAW, BLOCK, PLACE).toArrow()
+    result: list[str] = _in_order(found).column(RAW).to_pylist()
+    return result
+
+
+def _in_order(table: pa.Table) -> pa.Table:
+    return table.sort_by([(BLOCK, "ascending"), (PLACE, "ascending")])
+
+
+def _parquet_texts(
+    spark: SparkSession, one: Input, base: Path, file: str, bad: bool, wanted: Column
+) -> list[str]:
+    """A Parquet row has no text but its cells, those too that nobody declared."""
+    assert one.timestamp is not None
+    path = base / one.connector.option("path")
+    frame = spark.read.parquet(str((path / file if path.is_dir() else path).resolve()))
+    moment = F.col(quoted(one.schema[one.timestamp].name))
+    frame = frame.withColumns({BAD: F.when(moment.isNull(), "bad"), BLOCK: _place()[1]})
+    found = _in_order(numbered(frame).where(moment.isNull() if bad else wanted).toArrow())
+    rows = found.drop_columns([BAD, BLOCK, PLACE]).combine_chunks()
+    batches = rows.to_batches()
+    return [
+        row_text(cells_of(batch, rows.column_names, row)) for batch in batches for row in range(len(batch))
+    ]
 
 
 def _load(
-    spark: SparkSession, one: Input, path: Path, schema: T.StructType, files: int | None, **options: str
+    spark: SparkSession, one: Input, path: Path, schema: T.StructType, how: Reading, **options: str
 ) -> DataFrame:
-    reading = spark.read if one.is_static else spark.readStream
+    now = one.is_static or how.only is not None
+    reading = spark.read if now else spark.readStream
     reading = reading.format(one.connector.format).schema(schema).options(**options)
-    if files is not None and not one.is_static:
-        reading = reading.option("maxFilesPerTrigger", files)
+    if how.files_per_epoch is not None and not now:
+        reading = reading.option("maxFilesPerTrigger", how.files_per_epoch)
     # A file stream reads folders: one file is a folder seen through its name.
     folder, names = (path, f"*.{one.connector.format}") if path.is_dir() else (path.parent, path.name)
-    return reading.option("pathGlobFilter", names).load(str(folder.resolve()))
+    return reading.option("pathGlobFilter", how.only or names).load(str(folder.resolve()))
 
 
-def _csv(spark: SparkSession, one: Input, path: Path, files: int | None) -> DataFrame:
+def _csv(spark: SparkSession, one: Input, path: Path, how: Reading) -> DataFrame:
     first = need_files(path, "csv", one.name)[0]
     header, _, _ = read_header(first, one.name)
     schema = T.StructType([T.StructField(name, T.StringType()) for name in (*header, _CORRUPT)])
@@ -74,70 +156,66 @@ def _csv(spark: SparkSession, one: Input, path: Path, files: int | None) -> Data
         one,
         path,
         schema,
-        files,
+        how,
         header="true",
         escape='"',
         nullValue=_NULL,
         columnNameOfCorruptRecord=_CORRUPT,
     )
-    text = {name.strip().lower(): F.col(f"`{name}`") for name in header}
+    text = {name.strip().lower(): quoted(name) for name in header}
     missing = [field.name for field in one.schema if field.name.lower() not in text]
     if missing:
         there = ", ".join(header)
         raise DataError(f"{one.name}: {first} has no column {missing[0]!r}; its columns are: {there}")
-    cells = [_cast(text[field.name.lower()], field.type).alias(field.name) for field in one.schema]
+    cells = [F.expr(parse_cell(text[field.name.lower()], field.type)) for field in one.schema]
     reason = F.when(F.col(_CORRUPT).isNotNull(), "bad row: not as many fields as columns")
     if one.timestamp is not None:
         reason = reason.when(cells[one.timestamp].isNull(), "bad timestamp: missing or not a time")
     for field, cell in zip(one.schema, cells, strict=True):
-        is_bad = text[field.name.lower()].isNotNull() & cell.isNull()
+        is_bad = F.col(text[field.name.lower()]).isNotNull() & cell.isNull()
         reason = reason.when(is_bad, f"bad value: column {field.name} does not hold a {field.type}")
     row = F.concat_ws(",", *[F.coalesce(F.col(f"`{name}`"), F.lit("")) for name in header])
     diff = text.get(one.connector.option("diff", "diff").lower()) if one.is_relation else None
     return frame.select(
-        *cells,
-        (_cast_integer(diff) if diff is not None else F.lit(1)).cast("bigint").alias(DIFF),
+        *[cell.alias(field.name) for cell, field in zip(cells, one.schema, strict=True)],
+        (_cast_integer(F.col(diff)) if diff is not None else F.lit(1)).cast("bigint").alias(DIFF),
         reason.alias(BAD),
         F.coalesce(F.col(_CORRUPT), row).alias(RAW),
         *_place(),
     )
 
 
-def _cast(cell: Column, type_: Type) -> Column:
-    """Text as a value, by the rules that Kasen's own reader has; NULL if it is none."""
-    if type_.kind is Kind.VARCHAR:
-        return cell
-    trimmed = F.trim(cell)
-    if type_.is_integer:
-        fits = trimmed.rlike(r"^[+-]?[0-9]+$")
-        return F.when(fits, trimmed.try_cast(spark_type(type_)))
-    if type_.kind is Kind.TIMESTAMP:
-        fits = trimmed.rlike(r"^\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}:\d{2}(\.\d{1,6})?)?$")
-        return F.when(fits, trimmed.try_cast(spark_type(type_)))
-    return trimmed.try_cast(spark_type(type_))
-
-
 def _cast_integer(cell: Column) -> Column:
     return F.coalesce(F.trim(cell).try_cast("bigint"), F.lit(1))
 
 
-def _typed(spark: SparkSession, one: Input, path: Path, files: int | None) -> DataFrame:
+def _typed(spark: SparkSession, one: Input, path: Path, how: Reading) -> DataFrame:
     """Formats that carry types of their own."""
     need_files(path, one.connector.format, one.name)
     fields = [T.StructField(field.name, spark_type(field.type)) for field in one.schema]
     diff = one.connector.option("diff", "diff")
     if one.is_relation and one.timestamp is not None:
         fields.append(T.StructField(diff, T.LongType()))
-    frame = _load(spark, one, path, T.StructType(fields), files)
+    cells = [F.col(quoted(field.name)) for field in one.schema]
+    raw = F.to_json(F.struct(*cells))
+    reason = F.lit(None)
+    if one.connector.format == "json":
+        fields.append(T.StructField(_CORRUPT, T.StringType()))
+        # A cell that is no value of its type is NULL. Naming all of them makes Spark read all of them.
+        is_bad = F.col(_CORRUPT).isNotNull() & reduce(Column.__or__, [cell.isNull() for cell in cells])
+        is_broken = is_bad & F.get_json_object(F.col(_CORRUPT), "$").isNull()
+        reason = F.when(is_broken, "bad row: not a JSON object")
+        raw = F.coalesce(F.col(_CORRUPT), raw)
+    if one.timestamp is not None:
+        reason = F.coalesce(
+            reason, F.when(cells[one.timestamp].isNull(), "bad timestamp: missing or not a time")
+        )
+    if one.connector.format == "json":
+        reason = F.coalesce(reason, F.when(is_bad, "bad value: a cell is no value of its column's type"))
+    frame = _load(spark, one, path, T.StructType(fields), how, columnNameOfCorruptRecord=_CORRUPT)
     count = F.coalesce(F.col(diff), F.lit(1)) if one.is_relation and one.timestamp is not None else F.lit(1)
-    time = F.col(one.schema[one.timestamp].name) if one.timestamp is not None else None
-    reason = F.lit(None) if time is None else F.when(time.isNull(), "bad timestamp: missing or not a time")
     return frame.select(
-        *[F.col(field.name) for field in one.schema],
-        count.cast("bigint").alias(DIFF),
-        reason.cast("string").alias(BAD),
-        F.to_json(F.struct(*[F.col(field.name) for field in one.schema])).alias(RAW),
-        *_place(),
+        *cells, count.cast("bigint").alias(DIFF), reason.cast("string").alias(BAD), raw.alias(RAW), *_place()
     )
 
 
@@ -150,6 +228,7 @@ def numbered(frame: DataFrame) -> DataFrame:
     return frame.withColumn(PLACE, F.monotonically_increasing_id())
 
 
+_OPTIONS = ("path", "diff", "follow")
 _READERS = {"csv": _csv, "json": _typed, "parquet": _typed}
 
 

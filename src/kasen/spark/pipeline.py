@@ -8,6 +8,7 @@ skipped, one that was cut off is undone and done again.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Event
@@ -16,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from kasen.errors import DataError, InternalError, KasenError
+from kasen.plan.native.lower import lower
 from kasen.plan.physical import Input, Plan
 from kasen.runtime.outputs import OnAnswer, OnProgress, Outputs, Progress
 from kasen.runtime.pipeline import Pipeline
@@ -25,6 +27,7 @@ from kasen.spark.executors import InExecutors, Remote
 from kasen.spark.place import Place
 from kasen.spark.placement import InDriver, Placement
 from kasen.spark.session import session
+from kasen.spark.sources import adopt, follows
 
 
 def is_local(spark: SparkSession) -> bool:
@@ -56,14 +59,23 @@ class SparkRun:
         on_answer: OnAnswer = lambda _: None,
         place: Place | None = None,
         shards: int | None = None,
+        given: Mapping[str, DataFrame] | None = None,
+        follow: bool | None = None,
     ) -> None:
-        """`place` and `shards` say where operators run and on how many shards; if None, the master does."""
+        """`place` and `shards` say where operators run and on how many shards; if None, the master does.
+
+        `given` are streaming DataFrames for streams by name. `follow` says whether to go on when all that is
+        there has been read; if None, a run does so for streams that are told to, or are never finished.
+        """
         self._plan = plan
         self._base = base
         self._flush = flush or plan.app.setting("flush") == "true"
         self._checkpoint = checkpoint
         self._files_per_epoch = files_per_epoch
         self._stopping = False
+        self._given = {name.lower(): frame for name, frame in (given or {}).items()}
+        streams = [one for one in plan.app.inputs if not one.is_static]
+        self._follow = any(map(follows, streams)) if follow is None else follow
         self._error: KasenError | None = None
         self._query: StreamingQuery | None = None
         self._started = Event()
@@ -77,9 +89,13 @@ class SparkRun:
         self.pipeline: Pipeline | Remote
         self._placement: Placement
         if place is Place.driver:
-            self.pipeline = Pipeline(plan)
-            self.outputs = Outputs(plan, self.pipeline, base, out, notes, on_progress, on_answer)
-            self._placement = InDriver(plan, self.pipeline, self.outputs, self._store, record)
+            native = lower(plan)
+            self.pipeline = Pipeline(native.plan)
+            self.outputs = Outputs(native.plan, self.pipeline, base, out, notes, on_progress, on_answer)
+            folders = frozenset(one.name for one in plan.app.inputs if frames.has_many(one, base))
+            self._placement = InDriver(
+                native, self.pipeline, self.outputs, self._store, record, self._texts, folders
+            )
         else:
             assert self._store is not None
             self.pipeline = Remote(plan)
@@ -125,12 +141,23 @@ class SparkRun:
         self.outputs.tell()
         return self.outputs.progress
 
+    def _open(self, one: Input) -> DataFrame:
+        given = self._given.get(one.name.lower())
+        if given is not None:
+            return adopt(one, given)
+        return frames.open_frame(self.spark, one, self._base, self._files_per_epoch)
+
+    def _texts(self, one: Input, file: str, times: tuple[int, int] | None) -> list[str]:
+        """The texts of a file's rows, read from it again."""
+        declared = self._plan.app.input(one.name)
+        assert declared is not None
+        return frames.texts(self.spark, declared, self._base, file, times, self._plan.app.time)
+
     def _start(self, streams: list[Input]) -> StreamingQuery:
-        opened = {
-            one.name: frames.open_frame(self.spark, one, self._base, self._files_per_epoch) for one in streams
-        }
-        joined = self._placement.frame(opened)
-        writer = joined.writeStream.queryName("kasen").foreachBatch(self._epoch).trigger(availableNow=True)
+        joined = self._placement.frame({one.name: self._open(one) for one in streams})
+        writer = joined.writeStream.queryName("kasen").foreachBatch(self._epoch)
+        # Without a trigger, an epoch begins as soon as the one before has ended and there is something.
+        writer = writer if self._follow else writer.trigger(availableNow=True)
         if self._checkpoint is not None:
             writer = writer.option("checkpointLocation", str((self._checkpoint / "spark").resolve()))
         query = writer.start()

@@ -13,19 +13,25 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
+from kasen.connect.chunk import Chunk
 from kasen.operators.base import State
-from kasen.plan.physical import Input, Plan
+from kasen.operators.batch import I64
+from kasen.plan.native.lower import Native
+from kasen.plan.physical import Input
 from kasen.runtime.arrays import pack_arrays, unpack_arrays
 from kasen.runtime.feed import Rows
 from kasen.runtime.outputs import Outputs, within
 from kasen.runtime.pipeline import Pipeline
 from kasen.runtime.shipment import Shipper
-from kasen.spark import frames
+from kasen.spark import scan
+from kasen.spark.arrivals import Arrivals, Source, Texts, whole
 from kasen.spark.epochs import Journal, Store
-from kasen.spark.intake import Intake
+from kasen.spark.panes import by_panes
 
 #: What a row in a segment carries besides its columns.
 _ROW = ("ts", "diff", "position")
+#: In a segment: from when to when rows were, that were reduced to fewer.
+_SAW = "saw"
 
 
 class Placement(Protocol):
@@ -57,24 +63,38 @@ class InDriver:
 
     def __init__(
         self,
-        plan: Plan,
+        native: Native,
         pipeline: Pipeline,
         outputs: Outputs,
         store: Store | None,
         record: dict[str, Any] | None,
+        texts: Texts,
+        folders: frozenset[str],
     ) -> None:
-        """`record` is the commit record of the last epoch of an earlier run to go on from."""
+        """`native` is what Spark does of the app; its plan is the rest, which the pipeline runs.
+
+        `record` is the commit record of the last epoch of an earlier run to go on from.
+        """
         record = record or {}
-        self._streams = [one for one in plan.app.inputs if not one.is_static]
+        self._streams = [one for one in native.plan.app.inputs if not one.is_static]
         self._pipeline = pipeline
         self._outputs = outputs
         self._store = store
-        self._intake = Intake(self._streams, pipeline.dictionary, record.get("counts", {}))
+        self._arrivals = Arrivals(pipeline.dictionary, record.get("counts", {}), texts, folders)
+        self._scans = {one.name: native.scan(one) for one in self._streams}
+        types = {one.name: native.types(one) for one in self._streams}
+        self._slots = scan.slots_of(self._streams, self._scans, types)
+        self._sources = [self._source(index, one) for index, one in enumerate(self._streams)]
         self._shippers = {one.name: Shipper(one.schema, pipeline.dictionary, _ROW) for one in self._streams}
         self._journal = Journal.of(record["journal"]) if "journal" in record else Journal()
         self._segment: dict[str, State] = {}
         if store is not None:
             self._restore(store)
+
+    def _source(self, index: int, one: Input) -> Source:
+        places = self._slots.places[index]
+        kept = [(place, slot) for place, slot in enumerate(places) if slot is not None]
+        return Source(one, tuple(slot for _, slot in kept), tuple(place for place, _ in kept))
 
     def _restore(self, store: Store) -> None:
         """The last snapshot, and then again what was read since; the answers have been delivered."""
@@ -82,32 +102,61 @@ class InDriver:
             self._pipeline.restore(unpack_arrays(store.files.read(self._journal.snapshot[1])))
         for _, file, _ in self._journal.log:
             for name, pieces in unpack_arrays(store.files.read(file)).items():
+                saw = pieces.pop(_SAW, None)
                 for packed in pieces.values():
                     (ts, diff, position), data = self._shippers[name].unpack([packed.tobytes()])
                     self._pipeline.add(name, within(Rows(ts, diff, data, position)))
+                if saw is not None:
+                    self._pipeline.saw(name, *saw.tolist())
             self._pipeline.run()
 
     def table(self, one: Input, frame: DataFrame, *, again: bool) -> None:
-        for chunk, rows in self._intake.of_input(one, frames.numbered(frame).toArrow()):
+        for chunk, rows, _ in self._arrivals.read(whole(one), frame.toArrow()):
             self._outputs.take(one.name, rows, [] if again else chunk.dead, chunk, _offset(rows))
 
     def frame(self, opened: dict[str, DataFrame]) -> DataFrame:
-        return frames.union(opened)
+        return scan.union(opened, self._streams, self._scans, self._slots)
 
     def epoch(self, batch: DataFrame, number: int) -> None:
         del number
-        self.take(frames.numbered(batch).toArrow())
+        partials = self._scans[self._streams[0].name].partials
+        if partials is None:
+            self.take(batch.toArrow())
+            return
+        self._segment = {}
+        one, base = self._streams[0], batch.withColumnsRenamed(self._base_names())
+        saw = by_panes(one, partials, base, self._pipeline, self._arrivals, self._take)
+        if saw is not None:
+            self._pipeline.saw(one.name, *saw)
+            self._segment.setdefault(one.name, {})[_SAW] = np.array(saw, np.int64)
+        self._answer()
 
     def take(self, table: pa.Table) -> None:
-        """A micro-batch's rows, all streams side by side."""
+        """A micro-batch's rows, in the slots that `frame` laid out."""
         self._segment = {}
-        for one, chunk, rows in self._intake.of_union(table):
-            if self._store is not None:
-                pieces = self._segment.setdefault(one.name, {})
-                packed = self._shippers[one.name].pack((rows.ts, rows.diff, rows.position), rows.data)
-                pieces[str(len(pieces))] = np.frombuffer(packed, np.uint8)
-            self._outputs.take(one.name, rows, chunk.dead, chunk, _offset(rows))
+        for index, mine in scan.of_streams(table, self._slots):
+            source = self._sources[index]
+            for chunk, rows, failed in self._arrivals.read(source, mine):
+                self._take(source.one, chunk, rows, failed)
         self._answer()
+
+    def _base_names(self) -> dict[str, str]:
+        return {slot: f"b{place}" for place, slot in enumerate(self._slots.places[0]) if slot is not None}
+
+    def _take(
+        self, one: Input, chunk: Chunk, rows: Rows, failed: I64 | None, read: int | None = None
+    ) -> None:
+        """Adds rows to the pipeline, and to the epoch's segment; `read` is how many rows they stand for."""
+        if self._store is not None:
+            pieces = self._segment.setdefault(one.name, {})
+            packed = self._shippers[one.name].pack((rows.ts, rows.diff, rows.position), rows.data)
+            pieces[str(len(pieces))] = np.frombuffer(packed, np.uint8)
+        refused = self._outputs.take(one.name, rows, chunk.dead, chunk, _offset(rows))
+        if read is not None:
+            self._outputs.progress.rows += read - len(rows)
+        if failed is not None:
+            # What comes too late is never computed, so it cannot fail either.
+            self._pipeline.failures.count += int(failed.sum()) - int(failed[refused].sum())
 
     def end(self, *, flush: bool) -> None:
         for one in self._streams:
@@ -127,7 +176,7 @@ class InDriver:
             state = pack_arrays(self._pipeline.snapshot())
             snapshot = self._store.files.write(f"{name}.snapshot", state)
         self._journal.add(epoch, segment, snapshot)
-        return {"journal": self._journal.to_json(), "counts": self._intake.counts}
+        return {"journal": self._journal.to_json(), "counts": self._arrivals.counts}
 
     def _answer(self) -> None:
         for answer in self._pipeline.answers():
@@ -136,4 +185,4 @@ class InDriver:
 
 def _offset(rows: Rows) -> int:
     """What to take from a row's position to get its row in its chunk."""
-    return int(rows.position[0]) if len(rows) else 0
+    return int(rows.position.min()) if len(rows) else 0

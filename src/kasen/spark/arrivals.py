@@ -1,0 +1,189 @@
+"""The rows of a micro-batch as the pipeline takes them: in reading order, refused ones apart.
+
+Files are read in the order of their names. Only what operators need has crossed; the text of a row that comes
+too late is read again from its file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kasen.connect.chunk import Chunk, DeadLetter
+from kasen.connect.encode import encode
+from kasen.connect.layout import Layout
+from kasen.connect.memory import chunk_of
+from kasen.operators.batch import I64, Batch, Columns, are_zeros, matrix, orderings, zeros
+from kasen.operators.dictionary import Dictionary
+from kasen.operators.value_order import ValueOrder
+from kasen.plan.native.lower import is_foreign
+from kasen.plan.physical import Input
+from kasen.runtime.feed import Rows
+from kasen.spark.names import BAD, DIFF, RAW
+from kasen.spark.scan import FAILS, of_files
+from kasen.types import Schema
+
+#: The texts of a file's rows: the refused ones (None), or those of times from the first to the second.
+Texts = Callable[[Input, str, tuple[int, int] | None], list[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """An input as it crosses: the columns that come, by name, and which of the input's each is."""
+
+    one: Input
+    names: tuple[str, ...]
+    columns: tuple[int, ...]
+
+    @property
+    def layout(self) -> Layout:
+        fields = tuple(self.one.schema[index] for index in self.columns)
+        timestamp = self.one.timestamp
+        place = None if timestamp is None else self.columns.index(timestamp)
+        return Layout(self.one.name, Schema(fields), place)
+
+
+def whole(one: Input) -> Source:
+    """All columns, under their own names."""
+    return Source(one, tuple(one.schema.names), tuple(range(len(one.schema))))
+
+
+class Arrivals:
+    """Counts rows: `counts` has how many of each input's came before, which a later run goes on from."""
+
+    def __init__(
+        self, dictionary: Dictionary, counts: dict[str, int], texts: Texts, folders: frozenset[str]
+    ) -> None:
+        """`folders` are the inputs of which there may be several files: a refused row tells which."""
+        self._dictionary = dictionary
+        self._folders = folders
+        self._texts = texts
+        self._lines: dict[tuple[str, str], int] = {}
+        self.counts = dict(counts)
+
+    def read(self, source: Source, table: pa.Table) -> Iterator[tuple[Chunk, Rows, I64 | None]]:
+        """An input's rows file by file; beside each chunk, how many operations failed in each row."""
+        for file, part in of_files(table):
+            yield self._chunk(source, part, file)
+
+    def _chunk(self, source: Source, table: pa.Table, file: str) -> tuple[Chunk, Rows, I64 | None]:
+        one = source.one
+        bad = table.column(BAD)
+        lines = self._numbers(one, file, len(table))
+        dead: list[DeadLetter] = []
+        if bad.null_count < len(bad):
+            is_bad = bad.is_valid()
+            dead = self._dead(one, table.filter(is_bad), lines[is_bad.to_numpy()], file)
+            table, lines = table.filter(pc.invert(is_bad)), lines[~is_bad.to_numpy()]
+        chunk = chunk_of(source.layout, table.select(source.names).rename_columns(_names(source)))
+        chunk.lines, chunk.dead, chunk.where = lines, dead, self._where(one, file)
+        chunk.data, chunk.texts = _widened(chunk, source)
+        if DIFF in table.column_names and one.is_relation:
+            chunk.diff = table.column(DIFF).to_numpy().copy()
+        data = encode(chunk, self._dictionary)
+        ts = data[one.timestamp] if one.timestamp is not None else zeros(len(chunk))
+        first = self.counts.get(one.name, 0)
+        self.counts[one.name] = first + len(chunk)
+        if one.is_relation or is_foreign(one):
+            raw = table.column(RAW)
+            chunk.raw_of, chunk.on_expect = lambda row: raw[row].as_py() or "", None
+        else:
+            texts = _LateTexts(self._texts, one, file, ts)
+            chunk.raw_of, chunk.on_expect = texts.text, texts.expect
+        failed = table.column(FAILS).to_numpy() if FAILS in table.column_names else None
+        rows = Rows(ts, chunk.diff, data, np.arange(first, first + len(chunk)))
+        # The positions stay with their rows, so chunk and failures need not be moved.
+        return chunk, self._by_value(one, rows) if is_foreign(one) else rows, failed
+
+    def _by_value(self, one: Input, rows: Rows) -> Rows:
+        """Rows that have no place of their own in order of time, and then of value."""
+        order = ValueOrder(orderings(one.schema), self._dictionary)
+        batch = Batch(rows.ts, zeros(len(rows)), rows.diff, matrix(rows.data))
+        return rows.take(order.sorted(batch, np.argsort(rows.ts, kind="stable")))
+
+    def times(self, one: Input, table: pa.Table, name: str) -> tuple[I64, list[DeadLetter]]:
+        """The times of a stream's rows in reading order, and the rows that are bad."""
+        found: list[I64] = [np.empty(0, np.int64)]
+        dead: list[DeadLetter] = []
+        for file, part in of_files(table):
+            bad = part.column(BAD)
+            if bad.null_count < len(bad):
+                is_bad = bad.is_valid()
+                lines = np.flatnonzero(is_bad.to_numpy()) + self._first_line(one, file)
+                dead += self._dead(one, part.filter(is_bad), lines, file)
+                part = part.filter(pc.invert(is_bad))
+            found.append(part.column(name).to_numpy())
+        return np.concatenate(found), dead
+
+    def reduced(self, source: Source, table: pa.Table) -> tuple[Chunk, Rows]:
+        """Rows that stand for several, in order of time. They are never refused, so they have no text."""
+        chunk = chunk_of(source.layout, table)
+        data = encode(chunk, self._dictionary)
+        assert source.one.timestamp is not None
+        return chunk, Rows(data[source.one.timestamp], chunk.diff, data, np.arange(len(chunk)))
+
+    def _dead(self, one: Input, bad: pa.Table, lines: I64, file: str) -> list[DeadLetter]:
+        texts = bad.column(RAW).to_pylist()
+        if None in texts:
+            texts = self._texts(one, file, None)
+        reasons = bad.column(BAD).to_pylist()
+        found = zip(lines.tolist(), reasons, texts, strict=True)
+        where = self._where(one, file)
+        return [DeadLetter(one.name, line, reason + where, raw) for line, reason, raw in found]
+
+    def _numbers(self, one: Input, file: str, count: int) -> I64:
+        """The rows' lines, counted from the file's first row. A csv file's first line is its header."""
+        first = self._first_line(one, file)
+        self._lines[one.name, file] = first + count
+        return np.arange(first, first + count, dtype=np.int64)
+
+    def _first_line(self, one: Input, file: str) -> int:
+        return self._lines.get((one.name, file), 2 if one.connector.format == "csv" else 1)
+
+    def _where(self, one: Input, file: str) -> str:
+        return f" ({file})" if one.name in self._folders else ""
+
+
+class _LateTexts:
+    """The texts of a chunk's rows, read again when some are asked for."""
+
+    def __init__(self, texts: Texts, one: Input, file: str, ts: I64) -> None:
+        self._read = texts
+        self._one = one
+        self._file = file
+        self._ts = ts
+        self._found: dict[int, str] = {}
+
+    def expect(self, rows: list[int]) -> None:
+        times = self._ts[rows]
+        low, high = int(times.min()), int(times.max())
+        there = np.flatnonzero((self._ts >= low) & (self._ts <= high))
+        texts = self._read(self._one, self._file, (low, high))
+        self._found = dict(zip(there.tolist(), texts, strict=True))
+
+    def text(self, row: int) -> str:
+        if row not in self._found:
+            self.expect([row])
+        return self._found[row]
+
+
+def _names(source: Source) -> list[str]:
+    return [source.one.schema[index].name for index in source.columns]
+
+
+def _widened(chunk: Chunk, source: Source) -> tuple[Columns, dict[int, pa.StringArray]]:
+    """The columns that came, each in its place; of the others nobody asks."""
+    width = len(source.one.schema)
+    if source.columns == tuple(range(width)):
+        return chunk.data, chunk.texts
+    data: list[I64] = [zeros(len(chunk))] * (width + 1)
+    words = chunk.data[-1]
+    for place, index in enumerate(source.columns):
+        data[index] = chunk.data[place]
+        if not are_zeros(words):
+            data[-1] = data[-1] | (words >> place & 1) << index
+    return data, {source.columns[place]: texts for place, texts in chunk.texts.items()}

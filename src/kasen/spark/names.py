@@ -1,0 +1,6 @@
+"""Columns of an input's frame beside its own."""
+
+from __future__ import annotations
+
+#: The row's file, block and place, +1 or -1, why it is bad, and its text.
+FILE, BLOCK, PLACE, DIFF, BAD, RAW = "_file", "_block", "_place", "_diff", "_bad", "_raw"
