@@ -29,7 +29,8 @@ def spare(pool: Any) -> Any:
 
 
 @compiled(f"int64({M})")
-def _take(pool: Any) -> Any:
+def take(pool: Any) -> Any:
+    """A spare candidate; there is one."""
     taken = pool[0, FIRST_FREE]
     if taken:
         pool[0, FIRST_FREE] = pool[taken, OLDER]
@@ -41,7 +42,7 @@ def _take(pool: Any) -> Any:
 
 
 @compiled(f"void({M}, int64)")
-def _give_back(pool: Any, candidate: Any) -> None:
+def give_back(pool: Any, candidate: Any) -> None:
     pool[candidate, OLDER] = pool[0, FIRST_FREE]
     pool[0, FIRST_FREE] = candidate
     pool[0, FREE] += 1
@@ -61,14 +62,14 @@ def enter(
         if equal or ((old < new) if least else (old > new)):
             break
         older = pool[last, OLDER]
-        _give_back(pool, last)
+        give_back(pool, last)
         last = older
     if equal:
         pool[last, TIMES] += times
         pool[last, NEWER] = 0
         words[at + NEWEST] = last
         return
-    candidate = _take(pool)
+    candidate = take(pool)
     pool[candidate, VALUE] = value
     pool[candidate, TIMES] = times
     pool[candidate, OLDER] = last
@@ -95,7 +96,7 @@ def leave(pool: Any, words: Any, at: Any, value: Any, times: Any) -> None:
     if pool[first, TIMES] != 0:
         return
     newer = pool[first, NEWER]
-    _give_back(pool, first)
+    give_back(pool, first)
     words[at + OLDEST] = newer
     words[at + BEST] = 0
     if newer:

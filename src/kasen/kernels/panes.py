@@ -6,8 +6,9 @@ k * slide - length. That is at most two panes a slide, never more than by the gr
 A group's record holds two runs of parts, one for its window and one for its open pane. When a pane closes,
 each of its groups' runs becomes an entry of `ring` and is added to the group's window; when the pane has
 left the window, the entry is subtracted, which is exact. Extremes cannot be subtracted: for each of them a
-group's entries form a list of those that may still become the extreme, the best one first. So a pane
-costs the same however many panes a window has.
+group has a list of candidates (see candidates), the entries that may still become the extreme, the best one
+first. They lie close together, apart from the entries, so that a pane costs the same however many panes a
+window has, and however far back they lie in memory.
 
 `ring` [power of two, words]: entry number e lies in row e & (rows - 1). Numbers ascend from 1; 0 is none.
 """
@@ -30,6 +31,7 @@ from kasen.kernels.accumulate import (
     WIDTH,
     settle,
 )
+from kasen.kernels.candidates import NEWER, OLDER, TIMES, VALUE, give_back, take
 from kasen.kernels.compiled import M, V, compiled
 from kasen.kernels.exact_sum import add128
 from kasen.kernels.groups import ROWS
@@ -39,11 +41,12 @@ from kasen.kernels.ordered import rank
 #: links begin; where the words of the open pane's row count and of the stamp for changed groups are.
 RECORD, FIRST, RUN, LINKS, PANE_ROWS, CHANGED, SHAPE = range(7)
 
-#: An entry: the group's slot, the end of the pane, its rows, then the parts, then two links an extreme.
+#: An entry: the group's slot, the end of the pane, its rows, then the parts.
 SLOT, END, ENTRY_ROWS, PARTS = range(4)
-#: Links of a record: the first and last entry of the list. Links of an entry: the one before, the one after.
-HEAD, TAIL = 0, 1
-BEFORE, AFTER = 0, 1
+#: Links of a record: for each extreme the first and last of its candidates.
+HEAD, TAIL, ENDS = range(3)
+#: A candidate holds the number of its entry where candidates of single rows hold a count.
+ENTRY = TIMES
 
 NEVER = 2**62
 
@@ -99,76 +102,85 @@ def _add_entry(parts: Any, records: Any, base: Any, ring: Any, row: Any, first: 
             records[to + word] += sign * ring[row, at + word]
 
 
-@compiled(f"void({V}, int64, int64, {M}, int64)")
-def _show_extreme(records: Any, to: Any, head: Any, ring: Any, at: Any) -> None:
-    """Copies the best entry's value to the window's run."""
-    records[to] = 0
-    records[to + 1] = 0
-    if head:
-        records[to] = 1
-        records[to + 1] = ring[head & (len(ring) - 1), at + 1]
-
-
-@compiled(f"void({V}, {M}, {V}, int64, {M}, int64, {V})")
-def _enter_lists(shape: Any, parts: Any, records: Any, base: Any, ring: Any, entry: Any, labels: Any) -> None:
+@compiled(f"void({V}, {M}, {V}, int64, {M}, int64, {M}, {V})")
+def _enter_lists(
+    shape: Any, parts: Any, records: Any, base: Any, ring: Any, entry: Any, queues: Any, labels: Any
+) -> None:
     """Puts a new entry at the end of its group's lists; worse entries before it can never be best again."""
-    mask = len(ring) - 1
-    row = entry & mask
-    link = 0
+    row = entry & (len(ring) - 1)
+    ends = base + shape[LINKS] - ENDS
     for p in range(len(parts)):
         op = parts[p, OP]
         if op != LEAST and op != GREATEST:
             continue
+        ends += ENDS
         at = PARTS + parts[p, AT] - shape[FIRST]
-        ends = base + shape[LINKS] + link
-        links = PARTS + shape[RUN] + link
-        link += 2
         if not ring[row, at]:
             continue
-        new = rank(ring[row, at + 1], parts[p, ORDER], labels)
+        value = ring[row, at + 1]
+        new = rank(value, parts[p, ORDER], labels)
         last = records[ends + TAIL]
         while last:
-            old = rank(ring[last & mask, at + 1], parts[p, ORDER], labels)
+            old = rank(queues[last, VALUE], parts[p, ORDER], labels)
             if (old < new) if op == LEAST else (old > new):
                 break
-            last = ring[last & mask, links + BEFORE]
-        ring[row, links + BEFORE] = last
-        ring[row, links + AFTER] = 0
+            older = queues[last, OLDER]
+            give_back(queues, last)
+            last = older
+        candidate = take(queues)
+        queues[candidate, VALUE] = value
+        queues[candidate, ENTRY] = entry
+        queues[candidate, OLDER] = last
+        queues[candidate, NEWER] = 0
+        records[ends + TAIL] = candidate
         if last:
-            ring[last & mask, links + AFTER] = entry
+            queues[last, NEWER] = candidate
         else:
-            records[ends + HEAD] = entry
-        records[ends + TAIL] = entry
-        _show_extreme(records, base + parts[p, AT], records[ends + HEAD], ring, at)
+            records[ends + HEAD] = candidate
+            records[base + parts[p, AT]] = 1
+            records[base + parts[p, AT] + 1] = value
 
 
 @compiled(f"void({V}, {M}, {V}, int64, {M}, int64)")
-def _leave_lists(shape: Any, parts: Any, records: Any, base: Any, ring: Any, entry: Any) -> None:
+def _leave_lists(shape: Any, parts: Any, records: Any, base: Any, queues: Any, entry: Any) -> None:
     """Takes the group's oldest entry out of its lists: it can only be the first there."""
-    mask = len(ring) - 1
-    link = 0
+    ends = base + shape[LINKS] - ENDS
     for p in range(len(parts)):
         if parts[p, OP] != LEAST and parts[p, OP] != GREATEST:
             continue
-        ends = base + shape[LINKS] + link
-        links = PARTS + shape[RUN] + link
-        link += 2
-        if records[ends + HEAD] != entry:
+        ends += ENDS
+        head = records[ends + HEAD]
+        if head == 0 or queues[head, ENTRY] != entry:
             continue
-        head = ring[entry & mask, links + AFTER]
-        records[ends + HEAD] = head
-        if head:
-            ring[head & mask, links + BEFORE] = 0
+        newer = queues[head, NEWER]
+        give_back(queues, head)
+        records[ends + HEAD] = newer
+        records[base + parts[p, AT]] = 0
+        records[base + parts[p, AT] + 1] = 0
+        if newer:
+            queues[newer, OLDER] = 0
+            records[base + parts[p, AT]] = 1
+            records[base + parts[p, AT] + 1] = queues[newer, VALUE]
         else:
             records[ends + TAIL] = 0
-        _show_extreme(records, base + parts[p, AT], head, ring, PARTS + parts[p, AT] - shape[FIRST])
 
 
-@compiled(f"void({V}, {M}, {V}, int64, int64, {M}, int64, {V})", inline=False)
+@compiled(f"void({V}, {M}, {V}, int64, int64, {M}, int64, {M}, {V})", inline=False)
 def push(
-    shape: Any, parts: Any, records: Any, slot: Any, end: Any, ring: Any, entry: Any, labels: Any
+    shape: Any,
+    parts: Any,
+    records: Any,
+    slot: Any,
+    end: Any,
+    ring: Any,
+    entry: Any,
+    queues: Any,
+    labels: Any,
 ) -> None:
-    """Closes a group's pane: its run becomes an entry and part of the window. The ring has room."""
+    """Closes a group's pane: its run becomes an entry and part of the window.
+
+    The ring has room, and there is a spare candidate for each extreme.
+    """
     base = slot * shape[RECORD]
     pane = base + shape[RUN]
     settle(parts, records, pane)
@@ -181,15 +193,15 @@ def push(
         ring[row, PARTS + word] = records[pane + shape[FIRST] + word]
         records[pane + shape[FIRST] + word] = 0
     _add_entry(parts, records, base, ring, row, shape[FIRST], 1)
-    _enter_lists(shape, parts, records, base, ring, entry, labels)
+    _enter_lists(shape, parts, records, base, ring, entry, queues, labels)
 
 
-@compiled(f"int64({V}, {M}, {V}, {M}, int64)", inline=False)
-def leave(shape: Any, parts: Any, records: Any, ring: Any, entry: Any) -> Any:
+@compiled(f"int64({V}, {M}, {V}, {M}, int64, {M})", inline=False)
+def leave(shape: Any, parts: Any, records: Any, ring: Any, entry: Any, queues: Any) -> Any:
     """Takes the oldest entry out of its group's window; the group's slot."""
     row = entry & (len(ring) - 1)
     slot = ring[row, SLOT]
     base = slot * shape[RECORD]
     _add_entry(parts, records, base, ring, row, shape[FIRST], -1)
-    _leave_lists(shape, parts, records, base, ring, entry)
+    _leave_lists(shape, parts, records, base, queues, entry)
     return slot

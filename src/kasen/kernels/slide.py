@@ -8,6 +8,7 @@ import numpy as np
 
 from kasen.kernels.accumulate import accumulate, needed_span, settle
 from kasen.kernels.blocks import BLOCK, WORTH, add_block, count_rows, entering, find_all
+from kasen.kernels.candidates import spare
 from kasen.kernels.compiled import M, V, compiled
 from kasen.kernels.exact_round import SCRATCH
 from kasen.kernels.groups import KEY_NULLS, ROWS, STAMP, USED, find_or_claim, release
@@ -17,23 +18,23 @@ from kasen.kernels.report import BESIDE, report
 S = "uint64[::1]"
 
 #: Fields of `control`. What the operator fixes: how many columns are the key, the window's length and slide,
-#: where a record holds the window's bounds (0: nowhere).
-KEYS, LENGTH, SLIDE, BOUNDS = range(4)
+#: where a record holds the window's bounds (0: nowhere), how many parts are extremes.
+KEYS, LENGTH, SLIDE, BOUNDS, EXTREMES = range(5)
 #: Where the pass goes on: the next row; up to which boundary; the rows put out.
-NEXT, LIMIT, PUT_OUT = range(4, 7)
+NEXT, LIMIT, PUT_OUT = range(5, 8)
 #: The open pane: where it ends, how many groups it has, and the stamp that these carry.
-OPEN_END, OPEN, STAMPED = range(7, 10)
+OPEN_END, OPEN, STAMPED = range(8, 11)
 #: Groups whose windows changed since the last report: how many, their stamp, the boundary to report at.
-DIRTY, DIRTY_STAMP, DIRTY_AT = range(10, 13)
+DIRTY, DIRTY_STAMP, DIRTY_AT = range(11, 14)
 #: The ring's oldest entry and the next one to be made. The last tuple in any window, and the next boundary
 #: at which the window itself reports, be it for the bounds alone.
-OLDEST, NEWEST, LAST, REPORT_AT = range(13, 17)
+OLDEST, NEWEST, LAST, REPORT_AT = range(14, 18)
 #: The instant at which the group of no keys appears, if it has not yet. Rows since sums were settled.
-BEGINS, BEGIN_TS, BEGIN_SUB, UNSETTLED = range(17, 21)
-NEED_LOW, NEED_HIGH, CONTROL = range(21, 24)
+BEGINS, BEGIN_TS, BEGIN_SUB, UNSETTLED = range(18, 22)
+NEED_LOW, NEED_HIGH, CONTROL = range(22, 25)
 
 #: Why a pass stops: all done, or the caller must make room and call again.
-DONE, WANTS_SPAN, WANTS_GROUPS, WANTS_RING, WANTS_BUFFER = range(5)
+DONE, WANTS_SPAN, WANTS_GROUPS, WANTS_RING, WANTS_CANDIDATES, WANTS_BUFFER = range(6)
 
 _SETTLE_AFTER = 2**26
 
@@ -61,25 +62,35 @@ def _mark(control: Any, shape: Any, records: Any, dirty: Any, slot: Any, boundar
     control[DIRTY_AT] = boundary
 
 
-@compiled(f"boolean({V}, {V}, {M}, {V}, {M}, {V}, {V}, {V})", inline=False)
+@compiled(f"int64({V}, {V}, {M}, {V}, {M}, {V}, {V}, {M}, {V})", inline=False)
 def _close_pane(
-    control: Any, shape: Any, parts: Any, records: Any, ring: Any, opened: Any, dirty: Any, labels: Any
+    control: Any,
+    shape: Any,
+    parts: Any,
+    records: Any,
+    ring: Any,
+    opened: Any,
+    dirty: Any,
+    queues: Any,
+    labels: Any,
 ) -> Any:
-    """Turns the open pane into entries; False if the ring has no room for them."""
+    """Turns the open pane into entries, or says what has no room for them."""
     if control[NEWEST] - control[OLDEST] + control[OPEN] > len(ring):
-        return False
+        return WANTS_RING
+    if spare(queues) < control[OPEN] * control[EXTREMES]:
+        return WANTS_CANDIDATES
     end = control[OPEN_END]
     boundary = ceiling(end, control[SLIDE])
     for i in range(control[OPEN]):
-        push(shape, parts, records, opened[i], end, ring, control[NEWEST], labels)
+        push(shape, parts, records, opened[i], end, ring, control[NEWEST], queues, labels)
         control[NEWEST] += 1
         _mark(control, shape, records, dirty, opened[i], boundary)
     control[OPEN] = 0
     control[STAMPED] += 1
-    return True
+    return DONE
 
 
-@compiled(f"boolean({V}, {V}, {M}, {M}, {V}, {V}, {M}, {V}, {M}, {V}, {S}, int64)", inline=False)
+@compiled(f"boolean({V}, {V}, {M}, {M}, {V}, {V}, {M}, {V}, {M}, {M}, {V}, {S}, int64)", inline=False)
 def _report(
     control: Any,
     shape: Any,
@@ -89,6 +100,7 @@ def _report(
     records: Any,
     ring: Any,
     dirty: Any,
+    queues: Any,
     pool: Any,
     buffer: Any,
     scratch: Any,
@@ -102,7 +114,7 @@ def _report(
     width = shape[RECORD]
     begin = boundary - control[LENGTH]
     while control[OLDEST] < control[NEWEST] and ring[control[OLDEST] & (len(ring) - 1), END] <= begin:
-        slot = leave(shape, parts, records, ring, control[OLDEST])
+        slot = leave(shape, parts, records, ring, control[OLDEST], queues)
         control[OLDEST] += 1
         _mark(control, shape, records, dirty, slot, boundary)
     if control[BOUNDS]:
@@ -131,7 +143,7 @@ def _report(
     return True
 
 
-@compiled(f"int64({V}, {V}, {M}, {M}, {V}, {V}, {M}, {V}, {V}, {M}, {V}, {V}, {S}, int64)", inline=False)
+@compiled(f"int64({V}, {V}, {M}, {M}, {V}, {V}, {M}, {V}, {V}, {M}, {M}, {V}, {V}, {S}, int64)", inline=False)
 def _advance(
     control: Any,
     shape: Any,
@@ -142,6 +154,7 @@ def _advance(
     ring: Any,
     opened: Any,
     dirty: Any,
+    queues: Any,
     pool: Any,
     labels: Any,
     buffer: Any,
@@ -152,18 +165,19 @@ def _advance(
     while True:
         boundary = next_boundary(control, ring)
         if control[OPEN] and control[OPEN_END] <= min(boundary, limit):
-            if not _close_pane(control, shape, parts, records, ring, opened, dirty, labels):
-                return WANTS_RING
+            why = _close_pane(control, shape, parts, records, ring, opened, dirty, queues, labels)
+            if why != DONE:
+                return why
         elif boundary > limit:
             return DONE
         elif not _report(
-            control, shape, parts, outs, table, records, ring, dirty, pool, buffer, scratch, boundary
+            control, shape, parts, outs, table, records, ring, dirty, queues, pool, buffer, scratch, boundary
         ):
             return WANTS_BUFFER
 
 
 @compiled(
-    f"int64({V}, {V}, {M}, {M}, {M}, {V}, {V}, {M}, {V}, {V}, {V}, {V}, {M}, {V}, {V}, {V}, {V}, {S})",
+    f"int64({V}, {V}, {M}, {M}, {M}, {V}, {V}, {M}, {V}, {V}, {V}, {V}, {M}, {M}, {V}, {V}, {V}, {V}, {S})",
     inline=False,
 )
 def slide(
@@ -179,6 +193,7 @@ def slide(
     dirty: Any,  # the slots of the groups that changed; room for all
     guesses: Any,  # where groups are
     slots: Any,  # scratch, [BLOCK]
+    queues: Any,  # of candidates
     pool: Any,  # not used by any part of a pane
     labels: Any,
     buffer: Any,  # rows put out
@@ -220,6 +235,7 @@ def slide(
             ring,
             opened,
             dirty,
+            queues,
             pool,
             labels,
             buffer,

@@ -68,6 +68,13 @@ class Span:
         return self.high - self.low
 
 
+def longer(pool: I64, more: int = 64) -> I64:
+    """The pool with room for half as many rows again, and `more`: they are many and live long."""
+    wide = np.zeros((len(pool) + len(pool) // 2 + more, pool.shape[1]), np.int64)
+    wide[: len(pool)] = pool
+    return wide
+
+
 class Layout:
     """A record: the group's fields and key, the values put out last, then the parts that calls share.
 

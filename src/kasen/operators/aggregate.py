@@ -9,7 +9,7 @@ import numpy as np
 from kasen.kernels import accumulate, blocks, candidates, counted, groups, ordered
 from kasen.kernels import aggregate as kernel
 from kasen.kernels.exact_round import SCRATCH
-from kasen.operators.accumulators import FIRST_SPAN, AggregateSpec, Layout, Leaving, Span
+from kasen.operators.accumulators import FIRST_SPAN, AggregateSpec, Layout, Leaving, Span, longer
 from kasen.operators.base import State
 from kasen.operators.batch import BEGIN, I64, Batch, Bound, concat, empty
 from kasen.operators.dictionary import Dictionary
@@ -165,17 +165,10 @@ class Aggregate:
         elif why == kernel.WANTS_GROUPS:
             self._groups.grow()
         elif why == kernel.WANTS_NODES:
-            self._pool = _longer(self._pool)
+            self._pool = longer(self._pool)
         elif why == kernel.WANTS_CANDIDATES:
-            self._queues = _longer(self._queues)
+            self._queues = longer(self._queues)
         else:
             pairs = np.zeros((max(2 * (len(self._pairs) - 1), 64) + 1, 3), np.int64)
             counted.move_all(self._pairs, pairs)
             self._pairs = pairs
-
-
-def _longer(pool: I64) -> I64:
-    """The pool with half as much room again: its rows are many and live long."""
-    longer = np.zeros((len(pool) + len(pool) // 2 + 64, pool.shape[1]), np.int64)
-    longer[: len(pool)] = pool
-    return longer

@@ -6,10 +6,18 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from kasen.kernels import accumulate, blocks, groups, ordered, panes
+from kasen.kernels import accumulate, blocks, candidates, groups, ordered, panes
 from kasen.kernels import slide as kernel
 from kasen.kernels.exact_round import SCRATCH
-from kasen.operators.accumulators import FIRST_SPAN, WINDOW_BOUNDS, AggregateSpec, Layout, Leaving, Span
+from kasen.operators.accumulators import (
+    FIRST_SPAN,
+    WINDOW_BOUNDS,
+    AggregateSpec,
+    Layout,
+    Leaving,
+    Span,
+    longer,
+)
 from kasen.operators.base import State
 from kasen.operators.batch import I64, Batch, Bound
 from kasen.operators.dictionary import Dictionary
@@ -58,6 +66,7 @@ class SlidingAggregate:
         self._slots: I64 = np.zeros(blocks.BLOCK, np.int64)
         self._ring: I64 = np.zeros((16, self._entry_words), np.int64)
         self._out = RowBuffer(keys + len(calls))
+        self._queues: I64 = np.zeros((1, candidates.CANDIDATE), np.int64)
         self._pool: I64 = np.zeros((1, ordered.NODE), np.int64)
         self._scratch = np.zeros(SCRATCH + len(self._layout.parts) + 1, np.uint64)
         self._texts = any(call.order == ordered.TEXT for call in calls)
@@ -66,6 +75,7 @@ class SlidingAggregate:
         self._control[kernel.KEYS] = keys
         self._control[kernel.LENGTH] = length
         self._control[kernel.SLIDE] = slide
+        self._control[kernel.EXTREMES] = self._extremes
         if any(call.function in WINDOW_BOUNDS for call in calls):
             self._control[kernel.BOUNDS] = self._layout.fixed + _BOUNDS
         # Later than the stamps of a record never touched; and entry 0 is none.
@@ -140,6 +150,7 @@ class SlidingAggregate:
             "opened": self._groups.touched[: control[kernel.OPEN]].copy(),
             "dirty": self._dirty[: control[kernel.DIRTY]].copy(),
             "entries": self._entries(),
+            "queues": self._queues[: int(self._queues[0, candidates.EVER]) + 1].copy(),
             "begins": np.array(begins, np.int64),
         }
 
@@ -153,6 +164,7 @@ class SlidingAggregate:
         self._groups.touched[: len(arrays["opened"])] = arrays["opened"]
         self._dirty = np.zeros(len(self._groups.touched), np.int64)
         self._dirty[: len(arrays["dirty"])] = arrays["dirty"]
+        self._queues = arrays["queues"]
         self._set_ring(arrays["entries"].reshape(-1, self._entry_words), 0)
         self._begins = Bound(*arrays["begins"].tolist()) if len(arrays["begins"]) else None
 
@@ -164,14 +176,14 @@ class SlidingAggregate:
     def _configure(self) -> None:
         layout = self._layout
         run = layout.width - layout.begin
-        links = 2 * layout.count(accumulate.LEAST, accumulate.GREATEST)
-        self._shape[panes.RECORD] = layout.width + run + links
+        self._extremes = layout.count(accumulate.LEAST, accumulate.GREATEST)
+        self._shape[panes.RECORD] = layout.width + run + panes.ENDS * self._extremes
         self._shape[panes.FIRST] = layout.begin
         self._shape[panes.RUN] = run
         self._shape[panes.LINKS] = layout.width + run
         self._shape[panes.PANE_ROWS] = layout.fixed + _PANE_ROWS
         self._shape[panes.CHANGED] = layout.fixed + _CHANGED
-        self._entry_words = panes.PARTS + run + links
+        self._entry_words = panes.PARTS + run
 
     def _go_on(self, batch: Batch) -> int:
         return int(
@@ -188,6 +200,7 @@ class SlidingAggregate:
                 self._dirty,
                 self._guesses,
                 self._slots,
+                self._queues,
                 self._pool,
                 self._dictionary.labels if self._texts else self._no_labels,
                 self._out.buffer,
@@ -211,6 +224,8 @@ class SlidingAggregate:
             dirty = np.zeros(len(self._groups.touched), np.int64)
             dirty[: len(self._dirty)] = self._dirty
             self._dirty = dirty
+        elif why == kernel.WANTS_CANDIDATES:
+            self._queues = longer(self._queues, int(control[kernel.OPEN]) * self._extremes)
         else:
             self._set_ring(self._entries(), int(control[kernel.OPEN]))
 
@@ -249,5 +264,4 @@ class SlidingAggregate:
         wide_entries = np.zeros((len(entries), self._entry_words), np.int64)
         wide_entries[:, : panes.PARTS] = entries[:, : panes.PARTS]
         old.move_parts(entries[:, panes.PARTS :], new, wide_entries[:, panes.PARTS :])
-        wide_entries[:, panes.PARTS + run :] = entries[:, panes.PARTS + old_run :]
         self._set_ring(wide_entries, 0)
