@@ -112,4 +112,4 @@ class ShardedPipeline(Pipeline):
             for key, each_fresh in fresh.items():
                 each_fresh.restore(self._shards[key].snapshot())
             self._shards = fresh
-        return Answer(self._gathered.take())
+        return Answer(self._gathered.take(), queries=self._gathered.queries)

@@ -68,7 +68,7 @@ class Member:
         for one in app.inputs:
             if one.is_static:
                 frame = frames.open_frame(self._spark, one, folder, None)
-                self.placement.table(one, frame, again=False)
+                self.placement.table(one, frame)
 
     def _texts(self, one: Input, file: str, times: tuple[int, int] | None) -> list[str]:
         declared = self.app.input(one.name)

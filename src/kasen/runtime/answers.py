@@ -15,7 +15,7 @@ class Gathered:
     """Collects packed changes by query; `take` hands an epoch's over."""
 
     def __init__(self, plan: Plan, dictionary: Dictionary) -> None:
-        self._queries = {query.name: query for query in plan.app.queries}
+        self.queries = {query.name: query for query in plan.app.queries}
         self._shippers = {query.name: Shipper(query.schema, dictionary, CHANGE) for query in plan.app.queries}
         self._orders = {
             query.name: ValueOrder(orderings(query.schema), dictionary) for query in plan.app.queries
@@ -30,7 +30,7 @@ class Gathered:
         answers: dict[str, Batch] = {}
         for name, packed in self._packed.items():
             batch = unpack_changes(self._shippers[name], packed)
-            if not self._queries[name].is_stream:
+            if not self.queries[name].is_stream:
                 # Rows that cancel may have been on different shards.
                 batch = units(net(batch))
             answers[name] = self._orders[name].sort(batch)

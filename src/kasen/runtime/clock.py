@@ -158,6 +158,11 @@ class Clock:
         return all(feed.ended for feed in self._feeds.values())
 
     @property
+    def waiting_by_input(self) -> dict[str, int]:
+        """How many tuples of each input have been read and not run."""
+        return {name: feed.waiting for name, feed in self._feeds.items()}
+
+    @property
     def waiting(self) -> int:
         """How many tuples have been read and not run."""
         return sum(feed.waiting for feed in self._feeds.values())

@@ -163,6 +163,11 @@ class Pipeline:
         return min(open_)[1] if open_ else None
 
     @property
+    def waiting_by_input(self) -> dict[str, int]:
+        """How many rows of each input have been read and not run."""
+        return {name: feed.waiting for name, feed in self._feeds.items()}
+
+    @property
     def waiting(self) -> int:
         """How many rows have been read and not run."""
         return sum(feed.waiting for feed in self._feeds.values())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -24,6 +24,8 @@ from kasen.runtime.clock import Orders
 from kasen.runtime.graph import Graph
 from kasen.runtime.shipment import CHANGE, Keys, Shipper, pack_changes, unpack_changes
 
+#: So many changes at most are packed together.
+_PIECE = 1 << 17
 #: What travels before the columns of an input's tuple.
 PLACED = ("position",)
 
@@ -100,11 +102,12 @@ class Shard:
         sent = Sent()
         for edge, shipper in self._outgoing:
             if not (edge.name in self._fragment.everywhere and self._shard):
-                self._send(edge, shipper, out[edge.name], sent)
+                self._send(edge, shipper, out.get(edge.name), sent)
         for name, shipper, nets in self._queries:
-            batch = out[name]
-            if len(batch) and not (name in self._fragment.everywhere and self._shard):
-                sent.answers.append((name, pack_changes(shipper, net(batch) if nets else batch)))
+            batch = out.get(name)
+            if batch is not None and len(batch) and not (name in self._fragment.everywhere and self._shard):
+                for piece in _pieces(net(batch) if nets else batch):
+                    sent.answers.append((name, pack_changes(shipper, piece)))
         return sent
 
     def _source(
@@ -139,8 +142,8 @@ class Shard:
             batch = batch.where(self._keys[edge.name].shards(batch, self._shards) == self._shard)
         return batch
 
-    def _send(self, edge: Exchange, shipper: Shipper, batch: Batch, sent: Sent) -> None:
-        if not len(batch):
+    def _send(self, edge: Exchange, shipper: Shipper, batch: Batch | None, sent: Sent) -> None:
+        if batch is None or not len(batch):
             return
         if edge.instants:
             batch = Batch(batch.ts, batch.sub, ones(len(batch)), np.zeros((1, len(batch)), np.int64))
@@ -186,6 +189,15 @@ class Shard:
         prefix = "step."
         steps = {int(key[len(prefix) :]): each for key, each in state.items() if key.startswith(prefix)}
         self._graph.restore(steps, bool(begun))
+
+
+def _pieces(batch: Batch) -> Iterator[Batch]:
+    """A batch in pieces that are good to carry."""
+    if len(batch) <= _PIECE:
+        yield batch
+        return
+    for first in range(0, len(batch), _PIECE):
+        yield batch.take(np.arange(first, min(first + _PIECE, len(batch)), dtype=np.int64))
 
 
 class _Held:

@@ -20,6 +20,7 @@ from pyspark import StorageLevel, cloudpickle
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from kasen.connect.chunk import Chunk
 from kasen.errors import ResourceError
 from kasen.operators.base import State
 from kasen.operators.batch import Bound
@@ -36,7 +37,7 @@ from kasen.runtime.pipeline import Answer
 from kasen.runtime.shipment import Shipper
 from kasen.spark import fragment, frames
 from kasen.spark.epochs import Store
-from kasen.spark.fragment import DONE, KEYS, REPORT, SHIPPED, Job
+from kasen.spark.fragment import BY_FILE, DONE, KEYS, REPORT, SHIPPED, Job
 from kasen.spark.frames import BAD, DIFF, PLACE, RAW
 from kasen.spark.intake import Intake
 from kasen.spark.keys import Reading, read_keys
@@ -70,6 +71,10 @@ class Remote:
         return self.clock.waiting
 
     @property
+    def waiting_by_input(self) -> dict[str, int]:
+        return self.clock.waiting_by_input
+
+    @property
     def lag(self) -> int:
         return self.clock.lag
 
@@ -95,6 +100,8 @@ class InExecutors:
         """`record` is the commit record to go on from; `folders` are the inputs that are several files."""
         self._plan = plan
         self._folders = folders
+        #: Answers of more bytes than this come by files: Spark limits what jobs give to the driver.
+        self.large = 4 << 20
         self._spark = spark
         self._shards = shards
         self._remote = remote
@@ -112,6 +119,8 @@ class InExecutors:
         self._ledger.load(record or {})
         self._intake = Intake(self._streams, self._clock.dictionary, (record or {}).get("counts", {}))
         self._segment: dict[str, State] = {}
+        # Static tables are part of the first epoch's segment: a replay must begin with them.
+        self._tables: dict[str, State] = {}
         self._numbered: DataFrame | None = None
         self._last: Bound | None = None
         #: What each shard said of the last epoch: how it got its state, how long it took.
@@ -131,7 +140,7 @@ class InExecutors:
             if kind == "keys":
                 self._clock.add_keys(name, state["ts"], state["position"])
             elif kind == "rows":
-                one = next(each for each in self._relations if each.name == name)
+                one = next(each for each in self._plan.app.inputs if each.name == name)
                 shipper = Shipper(one.schema, self._clock.dictionary, _ROW)
                 for packed in state.values():
                     (ts, diff, position), data = shipper.unpack([packed.tobytes()])
@@ -140,10 +149,9 @@ class InExecutors:
 
     # ------------------------------------------------------------ the placement's interface
 
-    def table(self, one: Input, frame: DataFrame, *, again: bool) -> None:
+    def table(self, one: Input, frame: DataFrame) -> None:
         for chunk, rows in self._intake.of_input(one, frames.numbered(frame).toArrow()):
-            offset = int(rows.position[0]) if len(rows) else 0
-            self._outputs.take(one.name, rows, [] if again else chunk.dead, chunk, offset)
+            self._take_rows(self._tables, one, chunk, rows)
 
     def frame(self, opened: dict[str, DataFrame]) -> DataFrame:
         return frames.union(opened)
@@ -160,7 +168,7 @@ class InExecutors:
     def scan(self, batch: DataFrame, number: int) -> DataFrame:
         """The first half of an epoch: rows for the shards, and keys for the driver."""
         self._ledger.begin()
-        self._segment = {}
+        self._segment, self._tables = self._tables, {}
         self._numbered = rows = frames.numbered(batch)
         if self._relations:
             names = [one.name for one in self._relations]
@@ -208,7 +216,7 @@ class InExecutors:
 
     def save(self, epoch: int) -> dict[str, Any]:
         if self._segment:
-            self._ledger.write_clock(epoch, self._segment, self._clock.snapshot)
+            self._ledger.write_clock(epoch, self._segment, self._clock)
         self._ledger.close(epoch)
         return {**self._ledger.record(), "counts": self._intake.counts}
 
@@ -232,12 +240,16 @@ class InExecutors:
 
     def _take_relations(self, table: pa.Table) -> None:
         for one, chunk, rows in self._intake.of_union(table):
-            shipper = Shipper(one.schema, self._clock.dictionary, _ROW)
-            packed = shipper.pack((rows.ts, rows.diff, rows.position), rows.data)
-            pieces = self._segment.setdefault(f"rows.{one.name}", {})
-            pieces[str(len(pieces))] = np.frombuffer(packed, np.uint8)
-            offset = int(rows.position[0]) if len(rows) else 0
-            self._outputs.take(one.name, rows, chunk.dead, chunk, offset)
+            self._take_rows(self._segment, one, chunk, rows)
+
+    def _take_rows(self, segment: dict[str, State], one: Input, chunk: Chunk, rows: Rows) -> None:
+        """A relation's rows pass through the clock whole, and so are in its log."""
+        shipper = Shipper(one.schema, self._clock.dictionary, _ROW)
+        packed = shipper.pack((rows.ts, rows.diff, rows.position), rows.data)
+        pieces = segment.setdefault(f"rows.{one.name}", {})
+        pieces[str(len(pieces))] = np.frombuffer(packed, np.uint8)
+        offset = int(rows.position[0]) if len(rows) else 0
+        self._outputs.take(one.name, rows, chunk.dead, chunk, offset)
 
     def _take_keys(self, table: pa.Table) -> dict[str, Any]:
         """Tells the clock of the tuples that came; returns by stream what their positions are."""
@@ -296,6 +308,7 @@ class InExecutors:
             tuple((part, ledger.journals[part]) for part in ledger.parts),
             tuple(ledger.past),
             keep,
+            self.large,
         )
 
     def _fragments(
@@ -322,6 +335,10 @@ class InExecutors:
         for name, content in zip(table["name"].to_pylist(), table["packed"].to_pylist(), strict=True):
             if name == REPORT:
                 self.reports.append(json.loads(content))
+            elif name.startswith(BY_FILE):
+                file = content.decode()
+                gathered.add(name.removeprefix(BY_FILE), self._store.files.read(file))
+                self._store.files.remove(file)
             else:
                 gathered.add(name, content)
         self._ledger.take(self.reports)
@@ -337,7 +354,8 @@ class InExecutors:
 
     def _answer(self, gathered: Gathered) -> Answer:
         clock = self._clock
-        return Answer(gathered.take(), deletions=clock.deletions, refused=clock.refused)
+        queries = gathered.queries
+        return Answer(gathered.take(), queries=queries, deletions=clock.deletions, refused=clock.refused)
 
     @property
     def state_bytes(self) -> int:

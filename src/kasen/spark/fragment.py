@@ -15,6 +15,7 @@ import pickle
 import shutil
 import tempfile
 import time
+import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,7 +45,7 @@ _SHIPPED = pa.schema(
 )
 #: Levels of what is for the driver: the keys of an input's rows; answers, and what a shard did.
 KEYS, DONE = -1, 0
-REPORT = "#report"
+REPORT, BY_FILE = "#report", "#file "
 
 # A state up to this size is left for other workers of the host after every epoch.
 _SMALL = 4 << 20
@@ -70,6 +71,7 @@ class Job:
     journals: tuple[tuple[str, Journal], ...] = ()
     past: tuple[tuple[int, str, str], ...] = ()
     keep: bool = True
+    large: int = 4 << 20
 
     def open(self) -> Cut:
         """The plan; unpacked once in a worker."""
@@ -201,13 +203,21 @@ def run_level(job: Job, level: int, batches: Iterator[pa.RecordBatch]) -> Iterat
     orders = Orders.of(unpack_arrays(job.orders))
     sent = running.shard.run(orders, received)
     rows = [(to, edge.level, edge.name, packed) for edge, to, packed in sent.exchanged]
-    rows += [(shard, DONE, name, packed) for name, packed in sent.answers]
+    rows += [(shard, DONE, *_answer(job, name, packed)) for name, packed in sent.answers]
     rows.append((shard, level + 1, "", b""))
     report = running.finish(job, received)
     report["seconds"] = time.perf_counter() - started
     rows.append((shard, DONE, REPORT, json.dumps(report).encode()))
     for row in rows:
         yield _shipped([row])
+
+
+def _answer(job: Job, name: str, packed: bytes) -> tuple[str, bytes]:
+    """An answer as it goes to the driver; a large one is put into a file, and the file's name goes."""
+    if len(packed) <= job.large:
+        return name, packed
+    file, _ = Files(job.root).write(f"files/answer-{job.epoch:012}-{uuid.uuid4().hex}", packed)
+    return BY_FILE + name, file.encode()
 
 
 class _Running:

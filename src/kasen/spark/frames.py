@@ -46,6 +46,7 @@ __all__ = [
 # No cell holds this, so only a field that is not there is NULL, and "" is the empty string.
 _NULL = "\u0001"
 _CORRUPT = "_corrupt"
+_EPOCH_BYTES = "256m"
 
 _SPARK: dict[Kind, T.DataType] = {
     Kind.BOOLEAN: T.BooleanType(),
@@ -140,8 +141,11 @@ def _load(
     now = one.is_static or how.only is not None
     reading = spark.read if now else spark.readStream
     reading = reading.format(one.connector.format).schema(schema).options(**options)
-    if how.files_per_epoch is not None and not now:
-        reading = reading.option("maxFilesPerTrigger", how.files_per_epoch)
+    if not now:
+        # An epoch must fit into memory, however much has piled up.
+        most = one.connector.option("maxFilesPerTrigger") or how.files_per_epoch
+        limit = ("maxBytesPerTrigger", _EPOCH_BYTES) if most is None else ("maxFilesPerTrigger", str(most))
+        reading = reading.option(*limit)
     # A file stream reads folders: one file is a folder seen through its name.
     folder, names = (path, f"*.{one.connector.format}") if path.is_dir() else (path.parent, path.name)
     return reading.option("pathGlobFilter", how.only or names).load(str(folder.resolve()))

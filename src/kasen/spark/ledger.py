@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from kasen.operators.base import State
 from kasen.runtime.arrays import pack_arrays
+from kasen.runtime.clock import Clock
 from kasen.spark.epochs import Files, Journal
 
 CLOCK = "clock"
-Snapshot = Callable[[], dict[str, State]]
 
 
 @dataclass(slots=True)
@@ -81,13 +80,14 @@ class Ledger:
         self.past = [each for each in self.past if each[0] > oldest]
         self._orders, self._reports = "", []
 
-    def write_clock(self, epoch: int, segment: dict[str, State], snapshot: Snapshot) -> None:
+    def write_clock(self, epoch: int, segment: dict[str, State], clock: Clock) -> None:
         """The clock's part of an epoch. It must come before the attempt is closed."""
         journal = self.journals[CLOCK]
         name = f"files/{CLOCK}-{epoch:012}-{self.attempt}"
         packed = pack_arrays(segment)
         written = self.files.write(f"{name}.segment", packed)
         whole = None
-        if journal.wants_snapshot(len(packed)):
-            whole = self.files.write(f"{name}.snapshot", pack_arrays(snapshot()))
+        # Before the beginning, static tables are in the log only.
+        if clock.begun and journal.wants_snapshot(len(packed)):
+            whole = self.files.write(f"{name}.snapshot", pack_arrays(clock.snapshot()))
         journal.add(epoch, written, whole)

@@ -22,6 +22,7 @@ from kasen.plan.physical import Input, Plan
 from kasen.runtime.outputs import OnAnswer, OnProgress, Outputs, Progress
 from kasen.runtime.pipeline import Pipeline
 from kasen.spark import frames
+from kasen.spark.admission import check_held
 from kasen.spark.epochs import Store
 from kasen.spark.executors import InExecutors, Remote
 from kasen.spark.place import Place
@@ -128,9 +129,9 @@ class SparkRun:
     def run(self) -> Progress:
         """Runs until all files are read or `stop` is called."""
         for one in self._plan.app.inputs:
-            if one.is_static and not self.pipeline.begun:
-                frame = frames.open_frame(self.spark, one, self._base, None)
-                self._placement.table(one, frame, again=self._resumed)
+            # Once an epoch is committed, static tables are part of the state.
+            if one.is_static and not self._resumed:
+                self._placement.table(one, frames.open_frame(self.spark, one, self._base, None))
         streams = [one for one in self._plan.app.inputs if not one.is_static]
         if streams:
             self._run_query(self._start(streams))
@@ -189,7 +190,10 @@ class SparkRun:
             raise InternalError("stopped between epochs")
         try:
             self._check_query(epoch)
+            # Stages of a few tasks each: planning them anew between stages costs more than it saves.
+            batch.sparkSession.conf.set("spark.sql.adaptive.enabled", "false")
             self._placement.epoch(batch, epoch)
+            check_held(self._plan.app, self.pipeline.waiting_by_input)
             self._commit(epoch)
         except KasenError as error:
             self._error = error

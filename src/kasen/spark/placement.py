@@ -37,8 +37,8 @@ _SAW = "saw"
 class Placement(Protocol):
     """Called in this order: `table` for each static table, `frame` once, `epoch` often, `end`."""
 
-    def table(self, one: Input, frame: DataFrame, *, again: bool) -> None:
-        """A static table's rows; `again` says that an earlier run has buried its bad ones."""
+    def table(self, one: Input, frame: DataFrame) -> None:
+        """A static table's rows, before the first epoch."""
         ...
 
     def frame(self, opened: dict[str, DataFrame]) -> DataFrame:
@@ -85,7 +85,10 @@ class InDriver:
         types = {one.name: native.types(one) for one in self._streams}
         self._slots = scan.slots_of(self._streams, self._scans, types)
         self._sources = [self._source(index, one) for index, one in enumerate(self._streams)]
-        self._shippers = {one.name: Shipper(one.schema, pipeline.dictionary, _ROW) for one in self._streams}
+        inputs = native.plan.app.inputs
+        self._shippers = {one.name: Shipper(one.schema, pipeline.dictionary, _ROW) for one in inputs}
+        # Static tables are part of the first epoch's segment: a replay must begin with them.
+        self._tables: dict[str, State] = {}
         self._journal = Journal.of(record["journal"]) if "journal" in record else Journal()
         self._segment: dict[str, State] = {}
         if store is not None:
@@ -110,9 +113,10 @@ class InDriver:
                     self._pipeline.saw(name, *saw.tolist())
             self._pipeline.run()
 
-    def table(self, one: Input, frame: DataFrame, *, again: bool) -> None:
+    def table(self, one: Input, frame: DataFrame) -> None:
         for chunk, rows, _ in self._arrivals.read(whole(one), frame.toArrow()):
-            self._outputs.take(one.name, rows, [] if again else chunk.dead, chunk, _offset(rows))
+            self._log(self._tables, one, rows)
+            self._outputs.take(one.name, rows, chunk.dead, chunk, _offset(rows))
 
     def frame(self, opened: dict[str, DataFrame]) -> DataFrame:
         return scan.union(opened, self._streams, self._scans, self._slots)
@@ -123,7 +127,7 @@ class InDriver:
         if partials is None:
             self.take(batch.toArrow())
             return
-        self._segment = {}
+        self._segment, self._tables = self._tables, {}
         one, base = self._streams[0], batch.withColumnsRenamed(self._base_names())
         saw = by_panes(one, partials, base, self._pipeline, self._arrivals, self._take)
         if saw is not None:
@@ -133,7 +137,7 @@ class InDriver:
 
     def take(self, table: pa.Table) -> None:
         """A micro-batch's rows, in the slots that `frame` laid out."""
-        self._segment = {}
+        self._segment, self._tables = self._tables, {}
         for index, mine in scan.of_streams(table, self._slots):
             source = self._sources[index]
             for chunk, rows, failed in self._arrivals.read(source, mine):
@@ -147,16 +151,20 @@ class InDriver:
         self, one: Input, chunk: Chunk, rows: Rows, failed: I64 | None, read: int | None = None
     ) -> None:
         """Adds rows to the pipeline, and to the epoch's segment; `read` is how many rows they stand for."""
-        if self._store is not None:
-            pieces = self._segment.setdefault(one.name, {})
-            packed = self._shippers[one.name].pack((rows.ts, rows.diff, rows.position), rows.data)
-            pieces[str(len(pieces))] = np.frombuffer(packed, np.uint8)
+        self._log(self._segment, one, rows)
         refused = self._outputs.take(one.name, rows, chunk.dead, chunk, _offset(rows))
         if read is not None:
             self._outputs.progress.rows += read - len(rows)
         if failed is not None:
             # What comes too late is never computed, so it cannot fail either.
             self._pipeline.failures.count += int(failed.sum()) - int(failed[refused].sum())
+
+    def _log(self, segment: dict[str, State], one: Input, rows: Rows) -> None:
+        """Rows as they were read, for a replay."""
+        if self._store is not None:
+            pieces = segment.setdefault(one.name, {})
+            packed = self._shippers[one.name].pack((rows.ts, rows.diff, rows.position), rows.data)
+            pieces[str(len(pieces))] = np.frombuffer(packed, np.uint8)
 
     def end(self, *, flush: bool) -> None:
         for one in self._streams:
@@ -172,7 +180,8 @@ class InDriver:
         packed = pack_arrays(self._segment)
         segment = self._store.files.write(f"{name}.segment", packed)
         snapshot = None
-        if self._journal.wants_snapshot(len(packed)):
+        # Before the beginning, static tables are in the log only.
+        if self._pipeline.begun and self._journal.wants_snapshot(len(packed)):
             state = pack_arrays(self._pipeline.snapshot())
             snapshot = self._store.files.write(f"{name}.snapshot", state)
         self._journal.add(epoch, segment, snapshot)

@@ -7,7 +7,8 @@ import sys
 
 from pyspark.sql import SparkSession
 
-LOCAL = "local[*]"
+#: A task may be tried four times: a Python worker that dies is no reason to stop.
+LOCAL = "local[*,4]"
 
 
 def session(master: str | None = None) -> SparkSession:
