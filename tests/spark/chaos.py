@@ -64,8 +64,8 @@ def start(app: Path, *options: str) -> subprocess.Popen[bytes]:
     """`kasen run` in a process group of its own, one file of each stream an epoch."""
     code = "import sys; from tests.spark.chaos import run; run(*sys.argv[1:])"
     command = [sys.executable, "-c", code, str(app), *options]
-    log = (app.parent / "log").open("ab")
-    return subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+    with (app.parent / "log").open("ab") as log:
+        return subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
 
 
 def run(app: str, place: str, shards: str, master: str = "local[2,4]") -> None:
