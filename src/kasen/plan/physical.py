@@ -16,7 +16,18 @@ from kasen.plan.logical import Delay, Node, Project, Ref, Scan
 from kasen.plan.lower import lower
 from kasen.plan.rewrite import chained, rewrite, rewrite_app
 
-__all__ = ["App", "Input", "Plan", "RegisteredQuery", "Step", "plan_app", "plan_query", "share", "stages_of"]
+__all__ = [
+    "App",
+    "Input",
+    "Plan",
+    "RegisteredQuery",
+    "Step",
+    "instant_order",
+    "plan_app",
+    "plan_query",
+    "share",
+    "stages_of",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +75,7 @@ def stages_of(nodes: Sequence[Node | None], inputs: Sequence[tuple[int, ...]]) -
         if len(component) == 1 and component[0] not in inputs[component[0]]:
             done.append(component)
         else:
-            done.append(_instant_order(component, nodes, inputs))
+            done.append(instant_order(component, nodes, inputs))
     return done
 
 
@@ -103,9 +114,10 @@ def _components(nodes: Sequence[Node | None], inputs: Sequence[tuple[int, ...]])
     return found
 
 
-def _instant_order(
+def instant_order(
     component: tuple[int, ...], nodes: Sequence[Node | None], inputs: Sequence[tuple[int, ...]]
 ) -> tuple[int, ...]:
+    """Some steps in the order of one instant; see stages_of."""
     members = set(component)
     order: list[int] = []
 
