@@ -12,7 +12,7 @@ from tests.cases_format import shown
 from tests.engines import Engine, local
 from tests.oracle import run_app, sniffer
 
-METHODS = ("", "JOIN_TREE", "MJOIN")
+METHODS = ("", "JOIN_TREE", "PARALLEL_TREES", "MJOIN", "PARALLEL_MJOIN")
 ENGINES: dict[str, Engine] = {
     f"{method or 'by choice'}, batches of {batch}": local(batch, restart=restart, joins=method)
     for method in METHODS

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter, defaultdict, deque
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 
-from kasen.operators import mjoin, rings
+from kasen.operators import mjoin, parallel_mjoin, rings
 from kasen.operators.batch import END, Batch, Bound
 from kasen.operators.mjoin import MJoin, Seen
+from kasen.operators.parallel_mjoin import ParallelMJoin, Workers
 from kasen.operators.probe_order import KeyClass, find_keys, order
 from tests.operators.cuts import Change, all_cuts, batch, netted
 
@@ -119,6 +121,47 @@ def test_every_instant_is_as_if_recomputed(inputs: int, mode: int) -> None:
         if mode != mjoin.ALL:
             expected, found = entered(expected), entered(found)
         assert found == expected, f"{seed=} {windows=} {classes=}"
+
+
+@pytest.mark.parametrize("mode", [mjoin.ALL, mjoin.MIXED, mjoin.NETTED])
+@pytest.mark.parametrize("workers", [1, 3])
+def test_in_parallel_every_instant_is_as_if_recomputed(
+    workers: int, mode: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parallel_mjoin, "_WORTH_IT", 1)  # hand over even the smallest piece of work
+    columns, end = 2, 14
+    for seed in range(8):
+        random = np.random.default_rng([seed, workers])
+        inputs = int(random.integers(2, 5))
+        windows = [WINDOWS[int(random.integers(len(WINDOWS) - 1))] for _ in range(inputs)]
+        changes = [arrivals(random, columns, kind, 9) for kind, _ in windows]
+        classes: list[KeyClass] = [dict.fromkeys(range(inputs), 0)]
+        if random.random() < 0.5:
+            classes.append({0: 1, inputs - 1: 1})
+        seen = [Seen(columns, kind, length) for kind, length in windows]
+        places = [(i, c) for i in range(inputs) for c in range(columns)]
+        parts = [batch(each, columns) for each in changes]
+        whole = all_cuts(
+            lambda: ParallelMJoin(seen, classes, places, mode=mode, workers=workers),  # noqa: B023
+            parts,
+            end,
+            seed,
+        )
+        expected, found = model(changes, windows, classes, end), netted(whole)
+        if mode != mjoin.ALL:
+            expected, found = entered(expected), entered(found)
+        assert found == expected, f"{seed=} {windows=} {classes=}"
+
+
+def test_workers_tell_of_what_went_wrong() -> None:
+    def fail() -> None:
+        raise ValueError("here")
+
+    def pass_() -> None:
+        return None
+
+    with pytest.raises(ValueError, match="here"):
+        Workers(1).run([partial(pass_), partial(fail)])
 
 
 def entered(net: dict[Instant, Counter[Tuple]]) -> dict[Instant, Counter[Tuple]]:

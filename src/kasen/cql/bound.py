@@ -116,6 +116,10 @@ class Join:
 From = Source | Join
 
 
+#: What a hint may say about a block's inner joins; blanks do for underscores.
+JOIN_HINTS = ("JOIN_TREE", "PARALLEL_TREES", "MJOIN", "PARALLEL_MJOIN")
+
+
 @dataclass(frozen=True, slots=True)
 class Select:
     """A query block.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kasen.cql.bound import (
+    JOIN_HINTS,
     Query,
     RegisteredQuery,
     Select,
@@ -19,10 +20,6 @@ from kasen.cql.expr import Exists, InQuery, ScalarQuery, conjuncts, walk
 
 # Aggregates that must remember every value; the others remember one result a group.
 _REMEMBERING = ("percentile_cont", "percentile_disc")
-
-
-# What a hint may say about the joins of a block; blanks do for underscores.
-JOIN_HINTS = ("JOIN_TREE", "MJOIN")
 
 
 def unknown_hints(query: RegisteredQuery) -> list[str]:

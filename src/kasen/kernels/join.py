@@ -29,12 +29,13 @@ I64 = npt.NDArray[np.int64]
 # What a kernel that can stop and go on says when it returns.
 DONE, OUTPUT_FULL, LEFT_FULL, RIGHT_FULL = range(4)
 
-# The cursor: the next change on each side, the next partner of that change, the pairs written.
-LEFT, RIGHT, PARTNER, WRITTEN = range(4)
+# The cursor: the next change on each side, the next partner of that change, the pairs written; and
+# (if it is that long) whether only the left side's changes make pairs.
+LEFT, RIGHT, PARTNER, WRITTEN, LEFT_ONLY = range(5)
 #: PARTNER, when the change has not been begun.
 START = -2
 
-BEGINNING = np.array([0, 0, START, 0], np.int64)
+BEGINNING = np.array([0, 0, START, 0, 0], np.int64)
 # The shape of `ahead`: how far the kernel looks ahead, and what it keeps of each change.
 AHEAD = (5, 64)
 
@@ -166,6 +167,7 @@ def join(
     l_null, r_null = null_bits(l_keys), null_bits(r_keys)
     i, j, partner = cursor[LEFT], cursor[RIGHT], cursor[PARTNER]
     l_begin, l_end, r_begin, r_end = i, i, j, j
+    left_only = len(cursor) > LEFT_ONLY and cursor[LEFT_ONLY] != 0
     status = DONE
     while i < len(l_ts) or j < len(r_ts):
         if comes_first(l_ts, l_sub, i, r_ts, r_sub, j):
@@ -198,7 +200,9 @@ def join(
                     status = RIGHT_FULL
                     break
                 if partner == START:
-                    partner = find_key(l_slots, l_heads, l_keys, r_data, r_keys, j, key_hash)
+                    partner = NONE
+                    if not left_only:
+                        partner = find_key(l_slots, l_heads, l_keys, r_data, r_keys, j, key_hash)
                 partner = pair_up(
                     r_ts[j], r_sub[j], r_diff[j], r_data, j, False, l_slots, partner,
                     out_ts, out_sub, out_diff, out_data, cursor,

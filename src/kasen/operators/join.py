@@ -21,7 +21,7 @@ class HashJoin:
     """Pairs of a left and a right row with equal keys, none of them NULL, for which `residual` is true.
 
     Without keys, all pairs are tried. The output's columns are the left's, then the right's; its diffs
-    carry multiplicity, and are not netted.
+    carry multiplicity, and are not netted. With `left_only` the right side's changes make no pairs.
     """
 
     def __init__(
@@ -31,9 +31,12 @@ class HashJoin:
         left_keys: tuple[int, ...],
         right_keys: tuple[int, ...],
         residual: Residual | None = None,
+        *,
+        left_only: bool = False,
     ) -> None:
         self._columns = left_columns + right_columns
         self._residual = residual
+        self._left_only = left_only
         self._left = RowStore(left_columns + 1, left_keys)
         self._right = RowStore(right_columns + 1, right_keys)
         self._out = OutBuffer(self._columns)
@@ -46,6 +49,7 @@ class HashJoin:
         if not len(left) and not len(right):
             return self._nothing
         cursor = kernel.BEGINNING.copy()
+        cursor[kernel.LEFT_ONLY] = self._left_only
         parts: list[Batch] = []
         status = -1
         while status != kernel.DONE:

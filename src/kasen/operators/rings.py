@@ -111,6 +111,14 @@ class Rings:
             capacities[i] = max(min(wanted, most), living + 1)
         self._lay_out(capacities)
 
+    def make_room(self, i: int, arrivals: int) -> None:
+        """Room for so many arrivals beside all that input i holds now."""
+        held = int(self.cfg[i, kernel.NEXT] - self.cfg[i, kernel.START])
+        capacities = [int(each) for each in self.cfg[:, kernel.CAPACITY]]
+        if held + arrivals > capacities[i]:
+            capacities[i] = max(held + arrivals, capacities[i] * 3 // 2)
+            self._lay_out(capacities)
+
     def receive(self, inputs: Sequence[Batch]) -> None:
         """Puts the arrivals of a call into the inbox."""
         cfg = self.cfg

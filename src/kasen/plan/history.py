@@ -10,10 +10,11 @@ from __future__ import annotations
 from kasen.cql.bound import Now, PartitionRows, SetKind, StreamKind, Unbounded
 from kasen.plan import logical, lower
 from kasen.plan.logical import Node
-from kasen.plan.lower_joins import MultiJoin
+from kasen.plan.lower_joins import LeftJoined, MultiJoin, Numbered, Selected
 from kasen.plan.physical import Plan, Step
 
-_PASSING = (logical.Filter, logical.Project, lower.Pad)
+_REMEMBERING = (LeftJoined, logical.InnerJoin, logical.SemiJoin, logical.Aggregate, logical.Distinct)
+_PASSING = (logical.Filter, logical.Project, lower.Pad, Numbered, Selected)
 
 
 def why_history(plan: Plan) -> str | None:
@@ -61,7 +62,7 @@ def _bags_read(step: Step) -> tuple[int, ...]:
         return tuple(source for source, window in kept if window is None)
     if isinstance(node, logical.Streamify):
         return step.inputs[:1] if node.kind is StreamKind.RSTREAM else ()
-    if isinstance(node, logical.InnerJoin | logical.SemiJoin | logical.Aggregate | logical.Distinct):
+    if isinstance(node, _REMEMBERING):
         return step.inputs
     if isinstance(node, logical.SetOp) and not _is_union(node):
         return step.inputs

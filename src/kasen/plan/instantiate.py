@@ -9,7 +9,7 @@ from kasen.cql import bound
 from kasen.cql.bound import SetKind, StreamKind
 from kasen.cql.expr import Aggregate as AggregateCall
 from kasen.cql.expr import Column, Expr
-from kasen.operators import mjoin, rings
+from kasen.operators import mjoin, parallel_trees, rings
 from kasen.operators import window as windows
 from kasen.operators.aggregate import Aggregate, AggregateSpec, Leaving
 from kasen.operators.bag import Bag
@@ -24,6 +24,7 @@ from kasen.operators.mjoin import MJoin, Seen
 from kasen.operators.ordinal_rows import OrdinalRows
 from kasen.operators.pad import Pad
 from kasen.operators.panes import SlidingAggregate
+from kasen.operators.parallel_mjoin import ParallelMJoin
 from kasen.operators.partition_window import PartitionRows
 from kasen.operators.project import Project
 from kasen.operators.semi_join import SemiJoin
@@ -34,7 +35,7 @@ from kasen.operators.user_aggregate import UserAggregate
 from kasen.operators.user_call import UserCall
 from kasen.operators.user_parts import FromBag, FromPanes
 from kasen.operators.value_order import ValueOrder
-from kasen.plan import logical, lower
+from kasen.plan import logical, lower, lower_joins
 from kasen.plan.compile_expr import compile_condition, compile_items
 from kasen.plan.logical import Deletions, Node, SemiKind
 from kasen.plan.lower_joins import MultiJoin, nothing_cancels
@@ -68,6 +69,12 @@ def instantiate(node: Node, context: Context) -> Operator:
             return _join(node, context)
         case MultiJoin():
             return _multi_join(node, context)
+        case lower_joins.Numbered(number=number):
+            return parallel_trees.Numbered(number)
+        case lower_joins.Selected():
+            return parallel_trees.Selected(columns)
+        case lower_joins.LeftJoined():
+            return _left_joined(node, context)
         case logical.SemiJoin():
             return _semi(node, context)
         case lower.Pad(child=child, before=before, after=after):
@@ -145,7 +152,17 @@ def _multi_join(node: MultiJoin, context: Context) -> Operator:
     inputs = [_seen(child, window) for child, window in zip(node.inputs, node.windows, strict=True)]
     classes = [dict(each) for each in node.classes]
     residuals = [compile_condition(each, context.dictionary, context.failures) for each in node.residuals]
-    return MJoin(inputs, classes, node.columns, residuals, _MODES[node.deletions])
+    make = ParallelMJoin if node.parallel else MJoin
+    return make(inputs, classes, node.columns, residuals, _MODES[node.deletions])
+
+
+def _left_joined(node: lower_joins.LeftJoined, context: Context) -> Operator:
+    left, right = node.inputs
+    residual = None
+    if node.residual is not None:
+        residual = compile_condition(node.residual, context.dictionary, context.failures)
+    keys = tuple(a for a, _ in node.keys), tuple(b for _, b in node.keys)
+    return HashJoin(len(left.schema), len(right.schema), *keys, residual, left_only=True)
 
 
 def _seen(child: Node, window: bound.Window | None) -> Seen:

@@ -5,17 +5,18 @@ The hint, or `choose` if there is none, names the method. All methods give the s
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from kasen.cql.bound import Now, Range, Rows, Unbounded, Window
+from kasen.cql.bound import JOIN_HINTS, Now, Range, Rows, Unbounded, Window
 from kasen.cql.expr import Case, Column, Expr, conjunction, conjuncts, walk
+from kasen.operators.parallel_trees import MOST_INPUTS
 from kasen.plan import logical
 from kasen.plan.exprs import columns_used, remap
 from kasen.plan.logical import Deletions, Node
 from kasen.types import Field, Schema
 
-JOIN_TREE, MJOIN = "JOIN_TREE", "MJOIN"
-METHODS = (JOIN_TREE, MJOIN)
+JOIN_TREE, PARALLEL_TREES, MJOIN, PARALLEL_MJOIN = METHODS = JOIN_HINTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,7 @@ class MultiJoin(Node):
     columns: tuple[tuple[int, int], ...]
     residuals: tuple[Expr, ...]
     deletions: Deletions = Deletions.ALL
+    parallel: bool = False
 
     @property
     def children(self) -> tuple[Node, ...]:
@@ -46,17 +48,76 @@ class MultiJoin(Node):
         return all(isinstance(w, Unbounded) or (w is None and node.insert_only) for node, w in pairs)
 
 
+@dataclass(frozen=True, slots=True)
+class Numbered(logical.Unary):
+    """The changes of one input of parallel trees, with the input's number in their instants."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeftJoined(Node):
+    """A two-way join that puts out only what its left input's changes cause: the root of a parallel tree."""
+
+    inputs: tuple[Node, Node]
+    keys: tuple[tuple[int, int], ...]
+    residual: Expr | None
+
+    @property
+    def children(self) -> tuple[Node, ...]:
+        return self.inputs
+
+    def with_children(self, children: tuple[Node, ...]) -> Node:
+        left, right = children
+        return replace(self, inputs=(left, right))
+
+
+@dataclass(frozen=True, slots=True)
+class Selected(Node):
+    """The results of parallel trees, one from each input's."""
+
+    trees: tuple[Node, ...]
+    monotone: bool
+
+    @property
+    def children(self) -> tuple[Node, ...]:
+        return self.trees
+
+    def with_children(self, children: tuple[Node, ...]) -> Node:
+        return replace(self, trees=children)
+
+    @property
+    def insert_only(self) -> bool:
+        return self.monotone
+
+
 def lower_join(node: logical.InnerJoin | logical.WindowJoin, force: str) -> Node:
     """The join by the method `force`, or by that of its hint, or else by the better one."""
-    if (force or method(node)) == MJOIN:
-        return _multi(node)
+    match method(replace(node, hint=force) if force else node):
+        case "MJOIN":
+            return _multi(node, parallel=False)
+        case "PARALLEL_MJOIN":
+            return _multi(node, parallel=True)
+        case "PARALLEL_TREES":
+            return _trees(_with_windows(node))
     return chain(_with_windows(node))
 
 
 def method(node: logical.InnerJoin | logical.WindowJoin) -> str:
-    """How a join is run: as its hint says, or else by the better method."""
+    """How a join is run: as its hint says, if it can be, or else by the better method."""
     hinted = node.hint.replace(" ", "_")
+    if hinted == PARALLEL_MJOIN and not _runs_in_parallel(node):
+        return MJOIN
+    if hinted == PARALLEL_TREES and len(node.inputs) > MOST_INPUTS:
+        return JOIN_TREE
     return hinted if hinted in METHODS else _choose(node)
+
+
+def _runs_in_parallel(node: logical.InnerJoin | logical.WindowJoin) -> bool:
+    """Parallel MJoin needs a key that all inputs share, and the windows inside the join."""
+    if isinstance(node, logical.InnerJoin) or not all(_is_kept_inside(window) for window in node.windows):
+        return False
+    return any(len({at for at, _ in each}) == len(node.inputs) for each in node.classes)
 
 
 def _choose(node: logical.InnerJoin | logical.WindowJoin) -> str:
@@ -81,7 +142,7 @@ def _with_windows(node: logical.InnerJoin | logical.WindowJoin) -> logical.Inner
 # ---------------------------------------------------------------- one operator
 
 
-def _multi(node: logical.InnerJoin | logical.WindowJoin) -> Node:
+def _multi(node: logical.InnerJoin | logical.WindowJoin, *, parallel: bool) -> Node:
     joined = _with_windows(node)
     inputs: list[Node] = []
     windows: list[Window | None] = []
@@ -100,7 +161,9 @@ def _multi(node: logical.InnerJoin | logical.WindowJoin) -> Node:
     columns = tuple((i, c) for i, child in enumerate(joined.inputs) for c in range(len(child.schema)))
     residuals = tuple(sorted(conjuncts(node.residual), key=cost))
     deletions = node.deletions if isinstance(node, logical.WindowJoin) else Deletions.ALL
-    return MultiJoin(node.schema, tuple(inputs), tuple(windows), classes, columns, residuals, deletions)
+    return MultiJoin(
+        node.schema, tuple(inputs), tuple(windows), classes, columns, residuals, deletions, parallel
+    )
 
 
 def _is_kept_inside(window: Window | None) -> bool:
@@ -134,35 +197,84 @@ def nothing_cancels(node: Node) -> bool:
 # ---------------------------------------------------------------- a chain of two-way joins
 
 
-def chain(node: logical.InnerJoin) -> Node:
-    """Each next input is one that shares a key with those before, if any does."""
-    keyed: list[Node] = []
-    key_places: list[dict[int, int]] = []
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Some inputs joined: where each original column is in the row so far, and where each class's key is."""
+
+    node: Node
+    places: dict[int, int]
+    keys: dict[int, int]
+
+
+def _leaves(node: logical.InnerJoin, wrap: Callable[[Node, int], Node]) -> list[_Part]:
+    """The inputs, with their keys as columns."""
+    starts = _starts(node.inputs)
+    parts = []
     for position, child in enumerate(node.inputs):
         wanted = {c: key for c, each in enumerate(node.classes) for at, key in each if at == position}
         wide, spots = with_columns(child, list(wanted.values()))
-        keyed.append(wide)
-        key_places.append(dict(zip(wanted, spots, strict=True)))
+        places = {starts[position] + i: i for i in range(len(child.schema))}
+        parts.append(_Part(wrap(wide, position), places, dict(zip(wanted, spots, strict=True))))
+    return parts
+
+
+def _beside(left: _Part, right: _Part) -> tuple[Schema, dict[int, int], dict[int, int]]:
+    """The joined row: its schema, places and keys."""
+    width = len(left.node.schema)
+    places = left.places | {column: width + place for column, place in right.places.items()}
+    keys = {c: width + place for c, place in right.keys.items()} | left.keys
+    return Schema((*left.node.schema.fields, *right.node.schema.fields)), places, keys
+
+
+def _two(left: _Part, right: _Part, residual: list[Expr]) -> _Part:
+    """The join of two parts; conditions whose columns are all there are taken from `residual`."""
+    schema, places, keys = _beside(left, right)
+    shared = [c for c in right.keys if c in left.keys]
+    pairs = tuple(((0, key(left.node, left.keys[c])), (1, key(right.node, right.keys[c]))) for c in shared)
+    ready = [part for part in residual if columns_used(part) <= set(places)]
+    residual[:] = [part for part in residual if part not in ready]
+    condition = conjunction(tuple(remap(part, places) for part in ready))
+    return _Part(logical.InnerJoin(schema, (left.node, right.node), pairs, condition), places, keys)
+
+
+def chain(node: logical.InnerJoin) -> Node:
+    """Each next input is one that shares a key with those before, if any does."""
+    parts = _leaves(node, lambda child, _: child)
     order = _join_order(len(node.inputs), [{at for at, _ in each} for each in node.classes])
-    # places: where each original column is in the joined row so far; keys: where each class's key is.
-    starts = _starts(node.inputs)
-    joined = keyed[order[0]]
-    places = {starts[order[0]] + i: i for i in range(len(node.inputs[order[0]].schema))}
-    keys = dict(key_places[order[0]])
     residual = list(conjuncts(node.residual))
+    joined = parts[order[0]]
     for position in order[1:]:
-        right = keyed[position]
-        width = len(joined.schema)
-        shared = [c for c in key_places[position] if c in keys]
-        pairs = tuple(((0, key(joined, keys[c])), (1, key(right, key_places[position][c]))) for c in shared)
-        places |= {starts[position] + i: width + i for i in range(len(node.inputs[position].schema))}
-        keys |= {c: width + place for c, place in key_places[position].items() if c not in keys}
-        ready = [part for part in residual if columns_used(part) <= set(places)]
-        residual = [part for part in residual if part not in ready]
-        condition = conjunction(tuple(remap(part, places) for part in ready))
-        schema = Schema((*joined.schema.fields, *right.schema.fields))
-        joined = logical.InnerJoin(schema, (joined, right), pairs, condition)
-    return restore(joined, node.schema, places)
+        joined = _two(joined, parts[position], residual)
+    return restore(joined.node, node.schema, joined.places)
+
+
+def _trees(node: logical.InnerJoin) -> Node:
+    """Document D's parallel join trees: tree i has input i next to its root.
+
+    What is below the root, all inputs but one, is the join of those before and those behind it; so the trees
+    share their subtrees, and N trees are about 4 N joins.
+    """
+    leaves = _leaves(node, lambda child, position: Numbered(child.schema, child, position))
+    count = len(leaves)
+    before, behind = [leaves[0]], [leaves[-1]]
+    for i in range(1, count - 1):
+        before.append(_two(before[-1], leaves[i], []))
+        behind.append(_two(leaves[count - 1 - i], behind[-1], []))
+    behind.reverse()
+    trees = []
+    for i, leaf in enumerate(leaves):
+        if i == 0:
+            rest = behind[0]
+        elif i == count - 1:
+            rest = before[-1]
+        else:
+            rest = _two(before[i - 1], behind[i], [])
+        schema, places, _ = _beside(leaf, rest)
+        keys = tuple((leaf.keys[c], rest.keys[c]) for c in leaf.keys if c in rest.keys)
+        condition = conjunction(tuple(remap(part, places) for part in conjuncts(node.residual)))
+        root = LeftJoined(schema, (leaf.node, rest.node), keys, condition)
+        trees.append(restore(root, node.schema, places))
+    return Selected(node.schema, tuple(trees), node.insert_only)
 
 
 def _join_order(count: int, classes: list[set[int]]) -> list[int]:

@@ -14,7 +14,7 @@ from kasen.cql.expr import Column
 from kasen.plan.build import Builder, Names
 from kasen.plan.logical import Delay, Node, Project, Ref, Scan
 from kasen.plan.lower import lower
-from kasen.plan.rewrite import chained, rewrite, rewrite_app
+from kasen.plan.rewrite import chained, queries_in_loops, rewrite, rewrite_app
 
 __all__ = [
     "App",
@@ -137,9 +137,11 @@ def instant_order(
 def plan_app(app: App, joins: str = "") -> Plan:
     """The control path: bound app, logical plans, rewrites, lowering, one shared graph.
 
-    `joins` is a method for all joins, whatever their hints say.
+    `joins` is a method for all joins outside loops, whatever their hints say.
     """
-    return share(app, {name: lowered(node, joins) for name, node in rewrite_app(app).items()})
+    looping = queries_in_loops(app)
+    plans = rewrite_app(app).items()
+    return share(app, {name: lowered(node, "" if name in looping else joins) for name, node in plans})
 
 
 def plan_query(query: RegisteredQuery, names: Names, *, in_loop: bool = False) -> Node:

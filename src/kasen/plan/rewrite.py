@@ -10,7 +10,7 @@ from kasen.cql.bound import App
 from kasen.cql.expr import Column, conjunction, conjuncts
 from kasen.plan.build import build
 from kasen.plan.exprs import substitute
-from kasen.plan.logical import Filter, Node, Project, WindowJoin, transform
+from kasen.plan.logical import Filter, InnerJoin, Node, Project, WindowJoin, transform
 from kasen.plan.rules.fuse_windows import fuse_windows
 from kasen.plan.rules.join_keys import join_keys
 from kasen.plan.rules.prune_columns import prune_columns
@@ -61,16 +61,20 @@ RULES: tuple[Callable[[Node], Node], ...] = (
 
 def rewrite_app(app: App) -> dict[str, Node]:
     """The rewritten plan of every query."""
-    looping = {name for loop in app.loops for name in loop}
+    looping = queries_in_loops(app)
     plans = {name: rewrite(node) for name, node in build(app).items()}
     return {name: chained(node) if name in looping else node for name, node in plans.items()}
 
 
+def queries_in_loops(app: App) -> set[str]:
+    return {name for loop in app.loops for name in loop}
+
+
 def chained(plan: Node) -> Node:
-    """Loops run inside one kernel, which knows two-way joins: so there joins are chains."""
+    """Loops run inside one kernel, which knows two-way joins: there joins are chains, despite hints."""
 
     def as_chain(node: Node) -> Node:
-        return replace(node, hint="JOIN_TREE") if isinstance(node, WindowJoin) and not node.hint else node
+        return replace(node, hint="JOIN_TREE") if isinstance(node, WindowJoin | InnerJoin) else node
 
     return transform(plan, as_chain)
 
