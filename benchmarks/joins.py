@@ -133,7 +133,8 @@ _MET = "((a.at > b.at AND b.mine > a.theirs - {n}) OR (b.at > a.at AND a.mine > 
 
 def duck_join(connection: duckdb.DuckDBPyConnection, rows: int) -> int:
     met = _MET.format(n=rows)
-    text = f"SELECT a.k, a.at AS x, b.at AS y FROM (FROM t WHERE side = 0) a JOIN (FROM t WHERE side = 1) b ON a.k = b.k AND {met}"
+    sides = "(FROM t WHERE side = 0) a JOIN (FROM t WHERE side = 1) b"
+    text = f"SELECT a.k, a.at AS x, b.at AS y FROM {sides} ON a.k = b.k AND {met}"
     return len(connection.sql(text).to_arrow_table())
 
 

@@ -1,7 +1,7 @@
 """Document D's figures 9 and 10: the delay of N-way joins over the number of streams, and over their windows.
 
-The load is the document's: N streams of 20 tuples a second, ten numeric attributes, the key of each stream its
-own counter, RANGE windows. Tuples are handed to the runtime one at a time, as fast as it takes them; a tuple's
+The load is the document's: N streams of 20 tuples a second, ten numeric attributes, the key of each stream
+its own counter, RANGE windows. Tuples go into the runtime one at a time, as fast as it takes them; a tuple's
 delay is from there to its results, taken over the tuples that have any. All four operators, as the planner
 makes them of a hint. The machine has two cores, so that N + 2 workers are *simulated*, from the costs that
 are measured here: of one hand-over between threads, of one probe, of the merge.
@@ -139,10 +139,8 @@ def simulated(streams: list[int]) -> list[list[float]]:
         lines.append([n, sequential[n], several, cost, probe])
     worth = f"parallel MJoin pays off where the probes that it saves take {2 * cost:.0f} µs"
     print(f"simulation of N + 2 cores: hand-over {cost:.1f} µs, probe {probe:.2f} µs: {worth}")
-    for n, alone, several, *_ in lines:
-        print(
-            f"  N = {n}: MJoin {alone:.1f} µs, parallel MJoin on {n + 2} cores {several:.1f} µs (simulated)"
-        )
+    for count, alone, several, *_ in lines:
+        print(f"  N = {count:.0f}: MJoin {alone:.1f} µs, parallel MJoin {several:.1f} µs (simulated)")
     return lines
 
 

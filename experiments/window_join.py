@@ -33,7 +33,7 @@ READY, MATCH, WAIT = range(3)
 REFUSE, OVERWRITE = range(2)
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def simulate(
     rows: int, selectivity: float, capacity: float, interval: int, arrivals: int, policy: int
 ) -> tuple[int, int, int, int]:
@@ -116,9 +116,10 @@ def write(name: str, header: list[str], lines: list[list[float]]) -> None:
         csv.writer(file).writerows([header, *lines])
 
 
-def draw(
-    name: str, title: str, x: str, y: str, curves: dict[str, tuple[list[float], list[float]]], log: bool
-) -> None:
+Curves = dict[str, tuple[list[float], list[float]]]
+
+
+def draw(name: str, title: str, x: str, y: str, curves: Curves, *, log: bool = False) -> None:
     figure, axes = plt.subplots(figsize=(6, 4))
     for style, (label, (xs, ys)) in zip(("o", "-", "s--", "^:", "v:"), curves.items(), strict=False):
         axes.plot(xs, ys, style, label=label)
