@@ -23,8 +23,11 @@ from kasen.cql.loops import show as show_loop
 from kasen.plan import logical
 from kasen.plan.exprs import rebuild, show, show_aggregate
 from kasen.plan.logical import Node
+from kasen.plan.loop_parts import why_called
+from kasen.plan.loop_sharding import loop_sharding
 from kasen.plan.lower_joins import MJOIN, method
 from kasen.plan.partition import sharding
+from kasen.plan.physical import Plan, plan_app
 from kasen.plan.rewrite import rewrite_app
 from kasen.types import BIGINT, TIMESTAMP, Pressure, Type
 
@@ -360,4 +363,19 @@ def _loops(app: App) -> str:
         cuts = [name for name in loop if name in cut]
         where = f"cut at the delay of {', '.join(cuts)}" if cuts else "cut at a delay inside"
         lines += _noted("  ", show_loop(loop), [where, "runs instant by instant"], "  ")
+    plan = plan_app(app)
+    for stage in plan.stages():
+        if len(stage) > 1 or stage[0] in plan.steps[stage[0]].inputs:
+            names = ", ".join(name for name, step in plan.outputs if step in stage)
+            lines += _noted("  ", f"{names}: {_many(len(stage), 'step')}", _loop_notes(plan, stage), "  ")
     return "\n".join(lines)
+
+
+def _loop_notes(plan: Plan, stage: tuple[int, ...]) -> list[str]:
+    """What the loop machine runs itself, and whether the loop can be sharded."""
+    called = list(dict.fromkeys(why for step in stage if (why := why_called(plan.steps[step].node))))
+    if called:
+        machine = f"called by the loop machine, which does not know them: {', '.join(called)}"
+    else:
+        machine = "all inside the loop machine"
+    return [machine, str(loop_sharding(plan, stage))]
