@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from random import Random
 
 import pytest
+from pyspark import cloudpickle
 
 import kasen
 from kasen import cli
@@ -280,6 +283,20 @@ def test_the_example_of_the_manual_runs(tmp_path: Path, capsys: pytest.CaptureFi
     found = (tmp_path / "out" / "q.csv").read_text().splitlines()
     assert found[1:] == ["1,0,0,1,x,2.0", "2,0,0,-1,x,2.0", "2,0,0,1,x,4.0", "3,0,0,1,x,", "3,0,0,-1,x,4.0"]
     assert "warning: geomean(0.0) failed: ValueError" in capsys.readouterr().err
+
+
+def test_a_python_file_travels_to_other_processes_whole(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    mine = Path("tests/user_aggregates.py").read_text().split("@kasen.aggregate")
+    file.write_text(
+        f"{mine[0]}\ndef least(values):\n    return min(values)\n\n\n"
+        f"@kasen.aggregate{mine[1].replace('min(state)', 'least(state)')}"
+    )
+    (one,) = load_python(file)
+    sent = cloudpickle.dumps(one)  # type: ignore[no-untyped-call]
+    code = "import pickle, sys; one = pickle.load(sys.stdin.buffer).implementation(); print(one.add([5], 3))"
+    found = subprocess.run([sys.executable, "-c", code], input=sent, capture_output=True, check=True)
+    assert found.stdout == b"[3, 5]\n"
 
 
 def test_snapshots_hold_no_code() -> None:

@@ -75,7 +75,7 @@ def load_python(path: Path) -> tuple[UserAggregate, ...]:
     if spec is None or spec.loader is None:
         raise QueryError(f"{path} is no Python file", remedy="its name ends in .py")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # as an import does: dataclasses and the like look themselves up
+    sys.modules[spec.name] = module  # as an import does: a dataclass looks itself up
     try:
         spec.loader.exec_module(module)
     except KasenError:
@@ -86,5 +86,8 @@ def load_python(path: Path) -> tuple[UserAggregate, ...]:
             line = line.tb_next
         where = f"{path}:{line.tb_lineno}" if line is not None else str(path)
         raise QueryError(f"{where}: {type(error).__name__}: {error}") from error
+    finally:
+        # Nobody can import it by this name, on another machine least of all: so Spark sends it whole.
+        sys.modules.pop(spec.name, None)
     found = (each for each in vars(module).values() if isinstance(each, UserAggregate))
     return tuple(dict.fromkeys(found))
