@@ -45,6 +45,8 @@ NAMES = (
     "inputs/two_streams_from_one_file",
     "composition/chain_of_three",
     "delay/counter_loop",
+    "delay/figure_6_graph",
+    "delay/loop_through_partition_by",
 )
 
 
