@@ -247,19 +247,22 @@ def memory(out: Table, quick: bool) -> None:
 
 
 def _held(rows: int) -> float:
+    """Bytes by which the process grows for a tuple while both windows fill."""
     keep_freed_memory()
     join = operator(rows)
-    parts = batches(*streams(1 << 16, rows), CHUNK)
-    join.process(*parts[0])
-    gc.collect()
-    before = resident()
+    random = np.random.default_rng(3)
+    before = 0
     for n in range(5 * rows // CHUNK):
-        batch, _ = parts[0]
-        moved = [Batch(each.ts + (n + 1) * CHUNK, each.sub, each.diff, each.data.copy()) for each in batch]
-        for each in moved:
-            each.data[1] += (n + 1) * CHUNK
-            each.data[0] = (each.data[0] * 2654435761 + n) % rows
-        join.process(moved, Bound((n + 2) * CHUNK))
+        side, at = np.arange(CHUNK) % 2, np.arange(n * CHUNK, (n + 1) * CHUNK)
+        parts = []
+        for mine in (0, 1):
+            own = at[side == mine]
+            data = np.vstack([random.integers(0, rows, len(own)), own, np.zeros(len(own), np.int64)])
+            parts.append(Batch(own, np.zeros(len(own), np.int64), np.ones(len(own), np.int64), data))
+        join.process(parts, Bound((n + 1) * CHUNK))
+        if n == 0:
+            gc.collect()
+            before = resident()
     gc.collect()
     return (resident() - before) / (2 * rows)
 

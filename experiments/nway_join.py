@@ -95,7 +95,7 @@ def hand_over() -> float:
     workers = Workers(1)
     nothing = partial(lambda: None)
     taken = []
-    for _ in range(3000):
+    for _ in range(500):
         begin = time.perf_counter()
         workers.run([nothing, nothing])
         taken.append(time.perf_counter() - begin)
@@ -110,7 +110,7 @@ def operator_cost(streams: int, kind: type[MJoin]) -> float:
     none = [empty(2)] * streams
     taken = []
     at = 0
-    for n in range(300):
+    for n in range(150):
         for i in range(streams):
             parts = none.copy()
             data = np.array([[n], [at], [0]], np.int64)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -17,6 +18,8 @@ ROWS, RANGE, NOW, UNBOUNDED, BAG = kernel.ROWS, kernel.RANGE, kernel.NOW, kernel
 _LEAST = 64
 # Words of a cache line: rings begin at one, so that short rows do not lie across two.
 _LINE = 8
+# Words from which on an arena is mapped: rings grow by moving, and a heap keeps every place that they left.
+_MAPPED = 1 << 17
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +186,12 @@ def _power_above(count: int) -> int:
 
 
 def _aligned(size: int) -> I64:
-    """An array that begins at a cache line."""
+    """An array that begins at a cache line. Large ones are mapped, and given back when left."""
+    if size >= _MAPPED:
+        pages = mmap.mmap(-1, 8 * size)
+        if hasattr(mmap, "MADV_HUGEPAGE"):
+            pages.madvise(mmap.MADV_HUGEPAGE)
+        return np.frombuffer(pages, np.int64)
     room = np.empty(size + _LINE, np.int64)
     skip = (-room.ctypes.data // 8) % _LINE
     return room[skip : skip + size]
