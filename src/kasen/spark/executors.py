@@ -186,7 +186,8 @@ class InExecutors:
         if orders is None:
             return None
         orders.runs = runs
-        return self._fragments(orders, number, shipped.filter(F.col("level") != KEYS))
+        # Without tuples there may be no task that scatters, and nobody would tell the shards of the epoch.
+        return self._fragments(orders, number, shipped.filter(F.col("level") != KEYS) if runs else None)
 
     def end(self, *, flush: bool) -> None:
         """The end is not an epoch: a run that goes on from the last epoch comes to it again."""

@@ -1,0 +1,113 @@
+"""Shards as workers run them, with their state at rest, in one process and without Spark.
+
+Workers lose their memory, hosts their copies, and attempts are abandoned half-way, as a seed says.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from random import Random
+
+import pyarrow as pa
+from pyspark import cloudpickle
+
+from kasen.plan.physical import Plan
+from kasen.runtime.arrays import pack_arrays
+from kasen.runtime.clock import Orders
+from kasen.runtime.pipeline import Answer
+from kasen.spark import fragment
+from kasen.spark.epochs import Files
+from kasen.spark.fragment import BY_FILE, DONE, REPORT, Job
+from kasen.spark.ledger import Ledger
+from tests.sharded import ShardedPipeline
+
+
+class DurablePipeline(ShardedPipeline):
+    """A sharded pipeline whose shards are found, restored and saved as on executors."""
+
+    def __init__(self, plan: Plan, shards: int, folder: Path, seed: int) -> None:
+        super().__init__(plan, shards)
+        self._random = Random(seed)
+        self._packed = cloudpickle.dumps(self._fragments)  # type: ignore[no-untyped-call]
+        files = Files(str(folder))
+        files.make("files")
+        parts = [f"{each.level}.{shard}" for each in self._fragments.fragments for shard in range(shards)]
+        self._ledger = Ledger(files, parts)
+        self._ledger.load({})
+        self.hows: set[str] = set()
+
+    def _run(self, orders: Orders) -> Answer:
+        packed = pack_arrays(orders.arrays())
+        waiting = {key: dict(value) for key, value in self._received.items()}
+        epoch = self._ledger.next
+        while True:
+            self._ledger.begin()
+            self._ledger.write_orders(epoch, packed)
+            self._received = {key: dict(value) for key, value in waiting.items()}
+            if self._attempt(epoch, packed):
+                break
+        # What a committed epoch leads to survives in the record alone.
+        self._ledger.close(epoch)
+        again = Ledger(self._ledger.files, self._ledger.parts)
+        again.load(json.loads(json.dumps(self._ledger.record())))
+        self._ledger = again
+        return Answer(self._gathered.take(), queries=self._gathered.queries)
+
+    def _attempt(self, epoch: int, orders: bytes) -> bool:
+        """Runs all fragments; False if it is abandoned on the way."""
+        ledger = self._ledger
+        job = Job(
+            ledger.pipeline,
+            epoch,
+            ledger.attempt,
+            ledger.base,
+            self._count,
+            self._packed,
+            ledger.files.root,
+            orders,
+            tuple((part, ledger.journals[part]) for part in ledger.parts),
+            tuple(ledger.past),
+            large=200,
+        )
+        reports = []
+        answers: list[tuple[str, bytes]] = []
+        for each in self._fragments.fragments:
+            for shard in range(self._count):
+                self._misfortune()
+                for row in self._work(job, each.level, shard):
+                    to, level, name, packed = row
+                    if level == DONE and name == REPORT:
+                        reports.append(json.loads(packed))
+                        self.hows.add(reports[-1]["how"])
+                    elif level == DONE:
+                        answers.append((name, packed))
+                    elif name:
+                        self._post(level, to, name, packed)
+                if self._random.random() < 0.03:
+                    return False
+        for name, packed in answers:
+            content = ledger.files.read(packed.decode()) if name.startswith(BY_FILE) else packed
+            self._gathered.add(name.removeprefix(BY_FILE), content)
+        ledger.take(reports)
+        return True
+
+    def _misfortune(self) -> None:
+        if self._random.random() < 0.2:
+            fragment._WARM.clear()
+        if self._random.random() < 0.1:
+            shutil.rmtree(fragment.host_folder(self._ledger.pipeline), ignore_errors=True)
+
+    def _work(self, job: Job, level: int, shard: int) -> list[tuple[int, int, str, bytes]]:
+        received = self._received.pop((level, shard), {})
+        rows = [(shard, level, name, packed) for name, parts in received.items() for packed in parts]
+        batches = [fragment._shipped([(shard, level, "", b""), *rows])]
+        found: list[tuple[int, int, str, bytes]] = []
+        for batch in fragment.run_level(job, level, iter(batches)):
+            assert isinstance(batch, pa.RecordBatch)
+            found += zip(*(column.to_pylist() for column in batch.columns), strict=True)
+        return found
+
+    def close(self) -> None:
+        shutil.rmtree(fragment.host_folder(self._ledger.pipeline), ignore_errors=True)
