@@ -1,0 +1,49 @@
+"""An epoch without data runs no Spark job."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from kasen.cli import load
+from kasen.plan.physical import plan_app
+from kasen.spark.pipeline import SparkRun
+from kasen.spark.place import Place
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.mark.parametrize("place", Place)
+def test_a_stream_that_is_silent_runs_no_job(place: Place, tmp_path: Path) -> None:
+    (tmp_path / "s").mkdir()
+    (tmp_path / "s" / "0.csv").write_text("ts,k\n1,1\n2,2\n")
+    (tmp_path / "app.cql").write_text("""
+        REGISTER STREAM s (k INTEGER) TIMESTAMP BY ts FROM 'csv' OPTIONS (path 's');
+        REGISTER QUERY q AS SELECT k, COUNT(*) AS n FROM s GROUP BY k;
+    """)
+    epochs = threading.Event()
+    run = SparkRun(
+        plan_app(load(tmp_path / "app.cql")),
+        tmp_path,
+        on_answer=lambda _: epochs.set(),
+        place=place,
+        shards=2 if place is Place.executors else None,
+        follow=True,
+    )
+    thread = threading.Thread(target=run.run)
+    thread.start()
+    try:
+        assert epochs.wait(120)
+        tracker = run.spark.sparkContext.statusTracker()
+        assert run._query is not None
+        group = str(run._query.runId)
+        time.sleep(1)
+        before = len(tracker.getJobIdsForGroup(group))
+        time.sleep(2)
+        assert len(tracker.getJobIdsForGroup(group)) == before > 0
+    finally:
+        run.stop()
+        thread.join(60)
