@@ -65,7 +65,8 @@ def delays(streams: int, seconds: int, window: int, method: str) -> list[float]:
                 pipeline.advance(each, ts + 1)
             answer = pipeline.run()
             end = time.perf_counter()
-            if n > 20 and len(answer.changes["q"]):
+            results = answer.changes.get("q")
+            if n > 20 and results is not None and len(results):
                 taken.append((end - begin) * 1e6)
     return taken
 
