@@ -36,7 +36,7 @@ OUT = Path(__file__).parent / "out" / "semi_active_standby"
 COLUMNS = (
     "id BIGINT, timestamp TIMESTAMP, temperature DOUBLE, illuminance DOUBLE, x DOUBLE, y DOUBLE, z DOUBLE"
 )
-STREAM = f"REGISTER STREAM s ({COLUMNS}) TIMESTAMP BY timestamp FROM 'link';\nREGISTER QUERY q AS "
+STREAM = f"REGISTER STREAM s ({COLUMNS}) TIMESTAMP BY ts FROM 'link';\nREGISTER QUERY q AS "
 SOURCE = f"""REGISTER STREAM s ({COLUMNS}) TIMESTAMP BY timestamp FROM 'csv' OPTIONS (path 's.csv');
 REGISTER QUERY q AS ISTREAM(SELECT * FROM s [NOW]);
 """
@@ -44,8 +44,9 @@ SELECTION = STREAM + "ISTREAM(SELECT * FROM s [ROWS 100 SLIDE 10] WHERE temperat
 AGGREGATION = (
     STREAM
     + """
-RSTREAM(SELECT MAX(id) AS id, SUM(temperature) AS temperature, SUM(illuminance) AS illuminance, SUM(x) AS x,
-               SUM(y) AS y, SUM(z) AS z FROM s [ROWS 100 SLIDE 10]);
+RSTREAM(SELECT MAX(id) AS id, MAX(timestamp) AS timestamp, SUM(temperature) AS temperature,
+               SUM(illuminance) AS illuminance, SUM(x) AS x, SUM(y) AS y, SUM(z) AS z
+        FROM s [ROWS 100 SLIDE 10]);
 """
 )
 #: What all links share when there is background load; the document's hub, scaled to what the chain needs.
@@ -91,7 +92,7 @@ def measure(point: Point, seconds: float) -> Measured:
 
 
 def make(folder: Path, point: Point, seconds: float, relay: Relay | None) -> Nodes:
-    rows = int((seconds + 30) * RATE) if point.rate is not None else 3_000_000
+    rows = int((seconds + 30) * RATE) if point.rate is not None else 600_000
     write(generate(rows, 1, 4, RATE)["readings"].sort_by("timestamp"), folder / "s.csv")
     (folder / "source.cql").write_text(SOURCE)
     (folder / "selection.cql").write_text(SELECTION)
@@ -150,8 +151,10 @@ def watch(nodes: Nodes, point: Point, seconds: float) -> Measured:
 
 
 def sent(nodes: Nodes) -> Json:
-    status = nodes.status(nodes.member("node-1"))
-    assert status is not None
+    due = time.monotonic() + 20
+    while (status := nodes.status(nodes.member("node-1"))) is None and time.monotonic() < due:
+        time.sleep(0.1)
+    assert status is not None, nodes.logs()
     return next(iter(status["outputs"].values()))
 
 

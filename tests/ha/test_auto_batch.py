@@ -35,9 +35,12 @@ def doubling_load(folder: Path, **settings: Any) -> Nodes:
 
 
 def link_of(nodes: Nodes) -> Json:
-    status = nodes.status(nodes.member("source"))
-    assert status is not None
-    return next(iter(status["outputs"].values()))
+    due = time.monotonic() + 20
+    while (status := nodes.status(nodes.member("source"))) is None and time.monotonic() < due:
+        time.sleep(0.1)
+    assert status is not None, nodes.logs()
+    found: Json = next(iter(status["outputs"].values()))
+    return found
 
 
 @pytest.mark.soak
@@ -46,14 +49,12 @@ def test_the_overhead_stays_below_its_bound_when_the_load_doubles(tmp_path: Path
         nodes.wait_for("out", "inputs_begun", 60)
         time.sleep(HALF - 0.5)
         before = link_of(nodes)
-        time.sleep(HALF)
-        first = link_of(nodes)
-        time.sleep(HALF)
-        last = link_of(nodes)
-        main, backup = (last[key][1] - first[key][1] for key in ("main", "backup"))
-        print(before["batch"], last["batch"], backup / main)
-        assert last["batch"] > before["batch"] > 1
-        assert backup / main <= 0.3, nodes.logs()
+        time.sleep(2 * HALF)
+        after = link_of(nodes)
+        shares = [each["backup"][1] / each["main"][1] for each in (before, after)]
+        print(before["batch"], after["batch"], shares)
+        assert after["batch"] > before["batch"] > 1
+        assert max(shares) <= 0.3, nodes.logs()
 
 
 @pytest.mark.soak

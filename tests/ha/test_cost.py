@@ -10,13 +10,13 @@ from kasen.ha.cost import TAKEOVER_SECONDS, CostModel
 def test_a_batch_that_never_fills_costs_nothing() -> None:
     model = CostModel()
     for _ in range(10):
-        model.saw_peak(400)
+        model.saw_peak(400, 200)
     assert [model.overhead(batch) for batch in (1, 400, 401, None)] == [1.0, 1.0, 0.0, 0.0]
 
 
 def test_recovery_grows_with_the_batch_up_to_what_is_unreleased() -> None:
     model = CostModel()
-    model.saw_peak(400)
+    model.saw_peak(400, 200)
     times = [model.recovery(batch) for batch in (1, 100, 400, 800, None)]
     assert times == sorted(times)
     assert times[2] == times[3] == times[4]
@@ -24,11 +24,11 @@ def test_recovery_grows_with_the_batch_up_to_what_is_unreleased() -> None:
 
 def test_the_batch_follows_a_load_that_doubles() -> None:
     model = CostModel()
-    for peak in [200] * 32:
-        model.saw_peak(peak)
+    for _ in range(32):
+        model.saw_peak(200, 100)
     before, _ = model.batch_for_overhead(0.3)
-    for peak in [400] * 32:
-        model.saw_peak(peak)
+    for _ in range(32):
+        model.saw_peak(400, 200)
     after, _ = model.batch_for_overhead(0.3)
     assert 200 < before < 400 < after
     assert model.overhead(after) <= 0.3
@@ -52,5 +52,5 @@ def test_a_bound_below_what_a_takeover_costs_cannot_be_kept() -> None:
 @pytest.mark.parametrize("bound", [1.0, 2.0])
 def test_a_loose_bound_on_overhead_is_active_standby(bound: float) -> None:
     model = CostModel()
-    model.saw_peak(100)
+    model.saw_peak(100, 50)
     assert model.batch_for_overhead(bound) == (1, True)

@@ -327,7 +327,9 @@ class Node:
             if copy == self.known[output.link.node].primary:
                 if ack.get("release") is not None:
                     if ack["release"] > output.queue.start:
-                        output.cost.saw_peak(len(output.queue))
+                        total = output.queue.row_number(output.queue.upto)
+                        output.cost.saw_peak(len(output.queue), total - output.arrived)
+                        output.arrived = total
                         self._adapt(output)
                     output.queue.release(ack["release"], ack.get("restart"))
                 output.finished = output.finished or bool(ack.get("finished"))

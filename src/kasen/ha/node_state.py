@@ -48,4 +48,8 @@ class Output:
     connected: bool = False
     batch: int | None = 1
     bound_kept: bool = True
+    #: Tuples that may go to the secondary within max_overhead: what the main link earned and backup did not
+    #: spend.
+    allowance: float = 0.0
+    arrived: int = 0
     cost: CostModel = field(default_factory=CostModel)

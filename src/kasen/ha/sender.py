@@ -169,7 +169,11 @@ class Sender:
             takes = output.heard[self._copy].takes_batches
             if not takes or output.batch is None or queue.rows_since(self._position) < output.batch:
                 return None
-        piece = queue.read(self._position, _MOST_ROWS)
+        most = _MOST_ROWS if to_primary else self._allowed(output)
+        if not most:
+            return None
+        piece = queue.read(self._position, most)
+        self._account(output, piece.rows, to_primary)
         meta: Json = {"g": node.generation, "to": known.generation, "start": piece.start, "upto": piece.upto}
         if piece.ended:
             meta["ended"] = True
@@ -179,6 +183,23 @@ class Sender:
         self._position = piece.upto
         self._ended = piece.ended
         return piece, meta, output.main if to_primary else output.backup
+
+    def _allowed(self, output: Output) -> int:
+        """How many tuples the secondary may be sent now, within a bound on the overhead."""
+        assert output.batch is not None
+        if self._node.config.max_overhead is None:
+            return _MOST_ROWS
+        return int(output.allowance) if output.allowance >= output.batch else 0
+
+    def _account(self, output: Output, rows: int, to_primary: bool) -> None:
+        bound = self._node.config.max_overhead
+        if bound is None:
+            return
+        if to_primary:
+            # What was not spent in quiet times must not become a burst later.
+            output.allowance = min(output.allowance + bound * rows, 2.0 * (output.batch or 0) + rows)
+        else:
+            output.allowance -= rows
 
     def _write_piece(self, writer: Any, piece: Piece, meta: Json, sent: Sent) -> None:
         compression = self._node.config.compression
