@@ -46,21 +46,26 @@ def delay(copies: int, rate: int) -> tuple[float, float]:
             first, begin = delivered(nodes), time.monotonic()
             time.sleep(_SECONDS)
             last, elapsed = delivered(nodes), time.monotonic() - begin
-            source = nodes.status(nodes.member("source"))
-            assert source is not None
+            source = patiently(nodes, "source")
             middle = last["measured"]["lateness"][0] - source["measured"]["offset"]
             return middle / 1e3, (last["rows"] - first["rows"]) / elapsed
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def patiently(nodes: Nodes, node: str) -> Json:
+    """The status of the copy that leads, on a machine that may be busy."""
+    due = time.monotonic() + 20
+    while time.monotonic() < due:
+        leader = nodes.leader(node)
+        status = nodes.status(leader) if leader is not None else None
+        if status is not None:
+            return status
+    raise AssertionError(f"{node} is silent\n{nodes.logs()}")
+
+
 def delivered(nodes: Nodes) -> Json:
-    status = nodes.status(nodes.member("out"))
-    leader = nodes.leader("d")
-    assert status is not None
-    assert leader is not None
-    said = nodes.status(leader)
-    assert said is not None
+    status, said = patiently(nodes, "out"), patiently(nodes, "d")
     return {**status, "rows": next(iter(said["outputs"].values()))["main"][0]}
 
 

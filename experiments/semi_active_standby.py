@@ -127,6 +127,8 @@ def replace_routes(member: Member, relay: Relay) -> Member:
 
 
 def watch(nodes: Nodes, point: Point, seconds: float) -> Measured:
+    if point.rate is None:
+        return Measured(throughput=throughput(nodes))
     nodes.wait_for("out", "inputs_begun", 60)
     time.sleep(1.0)  # connections, first acknowledgements
     member = nodes.member("node-1")
@@ -143,11 +145,26 @@ def watch(nodes: Nodes, point: Point, seconds: float) -> Measured:
         throughput=main[0] / elapsed,
         cpu=(cpu_seconds(pid) - busy) / elapsed,
     )
-    if point.rate is not None:
-        nodes.signal(nodes.member("node-2/1"), SIGKILL)
-        measured = nodes.wait_for("node-2", "recovery", 60)["measured"]
-        found.detection, found.recovery = measured["detection"], measured["recovery"]
+    nodes.signal(nodes.member("node-2/1"), SIGKILL)
+    measured = nodes.wait_for("node-2", "recovery", 60)["measured"]
+    found.detection, found.recovery = measured["detection"], measured["recovery"]
     return found
+
+
+def throughput(nodes: Nodes) -> float:
+    """Tuples a second from node-1 to node-2, from the first to the last."""
+    nodes.wait_for("node-2", "inputs_begun", 60)
+    samples: list[tuple[float, int]] = []
+    while (status := nodes.status(nodes.member("node-1"))) is not None or len(samples) < 2:
+        if status is not None:
+            rows = next(iter(status["outputs"].values()))["main"][0]
+            if not samples or rows > samples[-1][1]:
+                samples.append((time.monotonic(), rows))
+            elif time.monotonic() - samples[-1][0] > 2.0:
+                break
+        time.sleep(0.02)
+    (begin, first), (end, last) = samples[0], samples[-1]
+    return (last - first) / (end - begin)
 
 
 def sent(nodes: Nodes) -> Json:
@@ -255,15 +272,16 @@ def draw(figure: Figure, table: dict[Point, Measured]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--full", action="store_true", help="all batch sizes, ten runs a point (hours)")
+    parser.add_argument("--figure", type=int, action="append", help="only this one; may be given again")
     args = parser.parse_args()
     batches = [1, *range(20, 501, 20)] if args.full else [1, 100, 300, 500]
     runs, seconds = (10, 20.0) if args.full else (1, 2.0)
-    wanted = figures(batches)
+    wanted = [each for each in figures(batches) if not args.figure or each.number in args.figure]
     points = [point for figure in wanted for _, line in figure.lines for point in line]
     table = run(points, runs, seconds)
     for figure in wanted:
         draw(figure, table)
-    print(f"figures 8 to 18 are in {OUT}")
+    print(f"figures {', '.join(str(figure.number) for figure in wanted)} are in {OUT}")
 
 
 if __name__ == "__main__":

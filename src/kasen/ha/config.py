@@ -13,6 +13,8 @@ from typing import Any
 from kasen.errors import DataError
 
 PRIMARY, SECONDARY = "primary", "secondary"
+#: A copy that has not yet found out which of the two it is.
+STARTING = "starting"
 COMPRESSIONS = ("none", "lz4", "zstd", "zlib")
 _UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0}
 

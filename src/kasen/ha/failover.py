@@ -20,7 +20,6 @@ from kasen.ha.sender import Sender
 from kasen.ha.snapshots import from_bytes, to_bytes
 from kasen.ha.wire import BEGIN, FAULTS, Json, ask, call_options, connect, reason, unpack
 
-STARTING = "starting"
 _ASK_SECONDS = 0.3
 #: How long a copy that never saw its primary waits before it looks whether there is anything to take over.
 _GRACE_SECONDS = 5.0

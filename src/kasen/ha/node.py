@@ -13,7 +13,7 @@ from typing import Any
 
 from kasen.errors import DataError, KasenError
 from kasen.ha import snapshots
-from kasen.ha.config import PRIMARY, SECONDARY, NodeConfig
+from kasen.ha.config import PRIMARY, SECONDARY, STARTING, NodeConfig
 from kasen.ha.inbox import Inbox
 from kasen.ha.node_state import Known, Output
 from kasen.ha.sink import SinkWork
@@ -131,6 +131,9 @@ class Node:
     def receive(self, inbox: Inbox, sender: str, meta: Json, piece: Piece) -> None:
         """A complete piece from a copy of an upstream node. DataError ends the connection."""
         with self.lock:
+            # What a piece means, and whether a gap before it matters, depends on which copy this is.
+            while self.role == STARTING and not self.stopping.is_set():
+                self.room.wait(0.02)
             known = self.known[inbox.link.node]
             if meta["g"] < known.generation:
                 raise DataError(f"fenced: {inbox.link.node} has generation {known.generation}")
@@ -395,7 +398,7 @@ class Node:
             ack |= {"release": self.release.of(inbox.link.stream), "restart": self.release.as_json()}
         elif self.is_primary and inbox.link.stream in self._released:
             ack["release"] = self._released[inbox.link.stream]
-        if self.is_passive and self.role == SECONDARY:
+        if self.is_passive and not self.is_primary:
             ack["snapshots"] = True
         if self.service is not None:
             ack["service"] = self.service

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 _CHUNK = 1 << 16
@@ -59,7 +60,8 @@ class Relay:
         route.open.set()
 
         async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            await self._carry(route, reader, writer)
+            with suppress(asyncio.CancelledError):  # the relay is being closed
+                await self._carry(route, reader, writer)
 
         server = await asyncio.start_server(accept, "127.0.0.1", 0)
         self._servers.append(server)

@@ -17,9 +17,9 @@ from typing import NoReturn
 import pyarrow as pa
 
 from kasen.errors import DataError, KasenError, ResourceError
-from kasen.ha.config import SECONDARY, Neighbour, NodeConfig, read_node, with_role
+from kasen.ha.config import SECONDARY, STARTING, Neighbour, NodeConfig, read_node, with_role
 from kasen.ha.edge import Edge
-from kasen.ha.failover import STARTING, Failover
+from kasen.ha.failover import Failover
 from kasen.ha.node import Node
 from kasen.ha.node_state import Heard, Output
 from kasen.ha.out_queue import OutQueue
