@@ -94,14 +94,20 @@ class Schedule:
             graph = Graph(self.plan, context)
             graph.begin(Bound(0))
             return graph.run(inputs, end)
+        loop = self.loop(context)
+        out: list[Batch] = [Batch(*(np.empty(0, np.int64),) * 3, np.empty((1, 0), np.int64))] * len(
+            self.plan.steps
+        )
+        for name, batch in inputs.items():
+            out[self.plan.scans[name]] = batch
+        loop.run(out, end)
+        return {name: out[step] for name, step in self.plan.outputs}
+
+    def loop(self, context: Context) -> Loop:
+        """All steps of the plan as one loop, whether they are or not."""
         steps = self.plan.steps
         running = tuple(step.id for step in steps if not isinstance(step.node, Scan))
         operators = [instantiate(step.node, context) if step.id in running else None for step in steps]
         stage = instant_order(running, [step.node for step in steps], [step.inputs for step in steps])
         kept = sorted({step for _, step in self.plan.outputs})
-        loop = Loop(dict(enumerate(steps)), stage, operators, context, 1_000_000, kept)
-        out: list[Batch] = [Batch(*(np.empty(0, np.int64),) * 3, np.empty((1, 0), np.int64)) for _ in steps]
-        for name, batch in inputs.items():
-            out[self.plan.scans[name]] = batch
-        loop.run(out, end)
-        return {name: out[step] for name, step in self.plan.outputs}
+        return Loop(dict(enumerate(steps)), stage, operators, context, 1_000_000, kept)
