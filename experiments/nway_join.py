@@ -121,7 +121,8 @@ def operator_cost(streams: int, kind: type[MJoin]) -> float:
             if len(answer) and n > 50:
                 taken.append(time.perf_counter() - begin)
             at += 1
-    return statistics.median(taken) * 1e6
+    # Other work on the machine only adds, and differences between these costs are what counts.
+    return float(np.percentile(taken, 10)) * 1e6
 
 
 def simulated(streams: list[int]) -> list[list[float]]:
