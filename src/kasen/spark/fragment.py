@@ -253,7 +253,8 @@ class _Running:
         files = Files(job.root)
         since, copy = -1, _host_copy(job.pipeline, self._part)
         self._how = "fresh" if not job.past and journal.snapshot is None else "restored"
-        if copy is not None and attempts.get(copy[0]) == copy[1] and copy[0] >= journal.since:
+        counts = copy is not None and copy[1] in (job.base, attempts.get(copy[0]))
+        if copy is not None and counts and copy[0] >= journal.since:
             since = copy[0]
             self.shard.restore(copy[2])
             self._how = "taken over"
