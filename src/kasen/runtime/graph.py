@@ -14,17 +14,20 @@ from kasen.errors import InternalError, ResourceError
 from kasen.operators.base import Operator, State
 from kasen.operators.batch import TICK_BITS, Batch, Bound, concat, empty
 from kasen.operators.delay import Delay
+from kasen.operators.filter import Filter as FilterOperator
 from kasen.operators.mjoin import MJoin
 from kasen.operators.panes import SlidingAggregate
+from kasen.operators.selection import Selection, Tap
 from kasen.operators.touches import Reports, Touches
 from kasen.operators.user_aggregate import UserAggregate
 from kasen.operators.window import Rows, Timed
 from kasen.plan.instantiate import Context, instantiate
-from kasen.plan.logical import Node, Scan
+from kasen.plan.logical import Filter, Node, Scan
 from kasen.plan.physical import Plan, Step, stages_of
+from kasen.plan.selection import selectable
 from kasen.runtime.loop import Loop
 from kasen.runtime.stopped import loop_error, stopped_before
-from kasen.types import Schema
+from kasen.types import Kind, Schema
 
 #: For steps that just came: further input, by step and number of the input.
 Births = dict[int, dict[int, Batch]]
@@ -46,6 +49,7 @@ class Graph:
         self._nothing: list[Batch] = []
         self._steps: dict[int, Step] = {}
         self._free: list[int] = []
+        self._networks: dict[str, Selection] = {}
         self._scans: dict[str, int] = {}
         self.outputs: dict[str, int] = dict(plan.outputs)
         #: Stages in an order in which inputs come first, by their first step: the operator and what it
@@ -78,17 +82,31 @@ class Graph:
         self._nodes[step] = node
         self._inputs[step] = inputs
         self._steps[step] = Step(step, node, inputs)
-        self._operators[step] = None if isinstance(node, Scan) else instantiate(node, self._context)
+        self._operators[step] = None if isinstance(node, Scan) else self._make(node)
         self._nothing[step] = empty(len(node.schema))
         if isinstance(node, Scan):
             self._scans[node.name] = step
+
+    def _make(self, node: Node) -> Operator:
+        """The operator of a step. Conditions on a stream from outside share its selection network."""
+        operator = instantiate(node, self._context)
+        if isinstance(node, Filter) and isinstance(node.child, Scan) and isinstance(operator, FilterOperator):
+            condition = selectable(node.condition, self._context.dictionary)
+            if condition is not None:
+                network = self._networks.get(node.child.name)
+                if network is None:
+                    doubles = [field.type.kind is Kind.DOUBLE for field in node.child.schema]
+                    network = Selection(doubles, self._context.dictionary)
+                    self._networks[node.child.name] = network
+                return Tap(network, condition, operator)
+        return operator
 
     def rebuild(self, steps: Mapping[int, tuple[Node, tuple[int, ...]]]) -> None:
         """Other steps in the place of all that are there, each at its number."""
         size = max(steps, default=-1) + 1
         self._nodes, self._operators = [None] * size, [None] * size
         self._inputs, self._nothing = [()] * size, [empty(0)] * size
-        self._steps, self._scans, self._births, self._loops = {}, {}, {}, {}
+        self._steps, self._scans, self._births, self._loops, self._networks = {}, {}, {}, {}, {}
         self._free = [step for step in reversed(range(size)) if step not in steps]
         for step, (node, inputs) in steps.items():
             self._set(step, node, inputs)
@@ -107,9 +125,11 @@ class Graph:
 
     def remove(self, step: int) -> None:
         """A step that nobody reads goes; its place is used again."""
-        node = self._nodes[step]
+        node, operator = self._nodes[step], self._operators[step]
         if isinstance(node, Scan):
             del self._scans[node.name]
+        if isinstance(operator, Tap):
+            operator.close()
         self._nodes[step] = self._operators[step] = None
         del self._steps[step]
         self._inputs[step] = ()
@@ -357,10 +377,11 @@ class Graph:
     def renew(self) -> None:
         """Throws all operators away and makes them anew from their snapshots, as a restart does."""
         states = self.snapshot()
+        self._networks = {}
         for step in self.steps:
             node = self.node(step)
             if not isinstance(node, Scan):
-                self._operators[step] = instantiate(node, self._context)
+                self._operators[step] = self._make(node)
                 self.operator(step).restore(states[step])
         self._loops = {}
         self.order_stages()

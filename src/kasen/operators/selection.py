@@ -1,0 +1,439 @@
+"""One selection stage for all queries over a stream: document C's predicate modules, trees and flags.
+
+Registering a query writes a few words of configuration; nothing is compiled. Equal predicates are one
+module, and a tuple meets only the queries whose equality or bound it passes (see kernels/selection).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kasen.kernels import selection as kernel
+from kasen.operators.base import Stateless
+from kasen.operators.batch import I64, Batch, Bound, empty
+from kasen.operators.dictionary import Dictionary
+from kasen.operators.filter import Filter
+
+LEAST, GREATEST = -(2**63), 2**63 - 1
+
+#: Fewer queries than this are not worth a network: each looks at the tuples for itself.
+FEW = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Predicate:
+    """A test of one column. `texts` decides for a text, if kind is IN_SET; `name` tells such tests apart."""
+
+    kind: int
+    column: int
+    low: int = 0
+    high: int = 0
+    name: str = ""
+    texts: Callable[[str], bool] | None = field(default=None, compare=False)
+
+    @property
+    def key(self) -> tuple[int, int, int, int, str]:
+        return (self.kind, self.column, self.low, self.high, self.name)
+
+    @property
+    def is_equality(self) -> bool:
+        return self.kind == kernel.BETWEEN and self.low == self.high
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """AND or OR of conditions."""
+
+    all: bool
+    parts: tuple[Condition, ...]
+
+
+Condition = Predicate | Tree
+
+
+class Selection:
+    """The network of one stream. A query is its flag: the number of its bit."""
+
+    def __init__(self, doubles: Sequence[bool], dictionary: Dictionary) -> None:
+        self._doubles = np.array(doubles, np.int64)
+        self._dictionary = dictionary
+        self._slots: dict[tuple[int, int, int, int, str], int] = {}
+        self._uses: dict[int, int] = {}
+        self._free_slots: list[int] = []
+        self._predicates: I64 = np.zeros((0, 4), np.int64)
+        self._tests: dict[int, tuple[int, Callable[[str], bool]]] = {}
+        self._sets: npt.NDArray[np.uint8] = np.zeros((0, 0), np.uint8)
+        self._conditions: dict[int, Condition] = {}
+        self._free_flags: list[int] = []
+        self._queries: I64 = np.zeros((0, 2), np.int64)
+        self._programs: I64 = np.zeros(16, np.int64)
+        self._used = self._wasted = 0
+        self._table: I64 = np.full((16, 3), -1, np.int64)
+        self._items: I64 = np.full((16, 2), -1, np.int64)
+        self._free_items = list(range(15, -1, -1))
+        self._entries = 0
+        self._equal: dict[int, int] = {}  # how many queries are found by an equality on a column
+        self._equal_columns: I64 = np.zeros(0, np.int64)
+        self._bounds: dict[tuple[int, int], tuple[I64, I64]] = {}
+        self._ranges: tuple[I64, I64, I64] | None = None
+        self._others: I64 = np.zeros(0, np.int64)
+        self._pairs: I64 = np.zeros((2, 1024), np.int64)
+        self._seen: Batch | None = None
+        self._starts: I64 = np.zeros(1, np.int64)
+        self._rows: I64 = np.zeros(0, np.int64)
+
+    def __len__(self) -> int:
+        return len(self._conditions)
+
+    @property
+    def modules(self) -> int:
+        """How many different predicates there are."""
+        return len(self._slots)
+
+    @property
+    def words(self) -> int:
+        """The size of the configuration, in words."""
+        arrays = (self._predicates, self._queries, self._programs, self._table, self._items)
+        return sum(array.size for array in arrays) + sum(2 * len(each) for each, _ in self._bounds.values())
+
+    # ------------------------------------------------------------ configuration
+
+    def add(self, condition: Condition) -> int:
+        """A query comes; returns its flag."""
+        if self._free_flags:
+            flag = self._free_flags.pop()
+        else:
+            flag = len(self._queries)
+            self._queries = _longer(self._queries, flag + 1, 0)
+        self._conditions[flag] = condition
+        for predicate in _predicates(condition):
+            self._claim(predicate)
+        access, rest = _access(condition)
+        self._index(flag, access)
+        self._write(flag, rest)
+        self._seen = None
+        return flag
+
+    def drop(self, flag: int) -> None:
+        """A query goes; its flag and the modules that nobody else uses are free."""
+        condition = self._conditions.pop(flag)
+        access, _ = _access(condition)
+        self._unindex(flag, access)
+        self._wasted += int(self._queries[flag, 1])
+        self._queries[flag] = 0
+        for predicate in _predicates(condition):
+            self._release(predicate)
+        self._free_flags.append(flag)
+        if self._wasted > 64 and self._wasted > self._used // 2:
+            self._tidy()
+        self._seen = None
+
+    def config(self, flag: int) -> list[tuple[str, tuple[int, ...]]]:
+        """The configuration tuples of a query: where each goes, and what it writes there."""
+        condition = self._conditions[flag]
+        found: list[tuple[str, tuple[int, ...]]] = []
+        for predicate in dict.fromkeys(_predicates(condition)):
+            slot = self._slots[predicate.key]
+            found.append((f"predicate {slot}", tuple(self._predicates[slot].tolist())))
+        begin, length = self._queries[flag].tolist()
+        found.append((f"tree {flag}", tuple(self._programs[begin : begin + length].tolist())))
+        access, _ = _access(condition)
+        for one in access:
+            kind = "equal" if one.is_equality else "bound"
+            found.append((f"{kind} {one.column}", (one.low, one.high, flag)))
+        return found if access else [*found, ("every tuple", (flag,))]
+
+    def _claim(self, predicate: Predicate) -> None:
+        slot = self._slots.get(predicate.key)
+        if slot is None:
+            slot = self._free_slots.pop() if self._free_slots else len(self._predicates)
+            self._predicates = _longer(self._predicates, slot + 1, 0)
+            self._slots[predicate.key] = slot
+            low = predicate.low
+            if predicate.texts is not None:
+                low = self._new_set(slot, predicate.texts)
+            self._predicates[slot] = (predicate.kind, predicate.column, low, predicate.high)
+        self._uses[slot] = self._uses.get(slot, 0) + 1
+
+    def _release(self, predicate: Predicate) -> None:
+        slot = self._slots[predicate.key]
+        self._uses[slot] -= 1
+        if not self._uses[slot]:
+            del self._uses[slot], self._slots[predicate.key]
+            self._tests.pop(slot, None)
+            self._free_slots.append(slot)
+
+    def _new_set(self, slot: int, test: Callable[[str], bool]) -> int:
+        used = {number for number, _ in self._tests.values()}
+        number = next(each for each in range(len(used) + 1) if each not in used)
+        self._tests[slot] = (number, test)
+        self._sets = _longer(self._sets, number + 1, 0)
+        self._sets[number] = [test(text) for text in self._dictionary.texts[: self._sets.shape[1]]]
+        return number
+
+    def _learn_texts(self) -> None:
+        """Decides for the texts that have come since."""
+        known, texts = self._sets.shape[1], self._dictionary.texts
+        if len(texts) > known:
+            wider = np.zeros((len(self._sets), max(len(texts), 2 * known)), np.uint8)
+            wider[:, :known] = self._sets
+            for number, test in self._tests.values():
+                wider[number, known : len(texts)] = [test(text) for text in texts[known:]]
+            self._sets = np.ascontiguousarray(wider[:, : len(texts)])
+
+    def _write(self, flag: int, rest: Condition | None) -> None:
+        program = list(self._postfix(rest)) if rest is not None else []
+        while self._used + len(program) > len(self._programs):
+            self._programs = _longer(self._programs, 2 * len(self._programs), 0)
+        self._programs[self._used : self._used + len(program)] = program
+        self._queries[flag] = (self._used, len(program))
+        self._used += len(program)
+
+    def _postfix(self, condition: Condition) -> Iterator[int]:
+        if isinstance(condition, Predicate):
+            yield self._slots[condition.key]
+            return
+        for number, part in enumerate(condition.parts):
+            yield from self._postfix(part)
+            if number:
+                yield kernel.AND if condition.all else kernel.OR
+
+    def _tidy(self) -> None:
+        """Writes the programs anew, without those of queries that went."""
+        self._used = self._wasted = 0
+        for flag, condition in self._conditions.items():
+            self._write(flag, _access(condition)[1])
+
+    # ------------------------------------------------------------ indexes
+
+    def _index(self, flag: int, access: tuple[Predicate, ...]) -> None:
+        if not access:
+            self._others = np.append(self._others, flag)
+            return
+        for one in access:
+            if one.is_equality:
+                self._enter(one.column, one.low, flag)
+                self._equal[one.column] = self._equal.get(one.column, 0) + 1
+            else:
+                upper = int(one.low == LEAST)
+                value = one.high if upper else one.low
+                nothing = np.zeros(0, np.int64)
+                bounds, flags = self._bounds.get((one.column, upper), (nothing, nothing))
+                at = int(np.searchsorted(bounds, value, "right"))
+                both = np.insert(bounds, at, value), np.insert(flags, at, flag)
+                self._bounds[one.column, upper] = both
+                self._ranges = None
+        self._equal_columns = np.array(sorted(self._equal), np.int64)
+
+    def _unindex(self, flag: int, access: tuple[Predicate, ...]) -> None:
+        if not access:
+            self._others = self._others[self._others != flag]
+            return
+        for one in access:
+            if one.is_equality:
+                self._leave(one.column, one.low, flag)
+                self._equal[one.column] -= 1
+                if not self._equal[one.column]:
+                    del self._equal[one.column]
+            else:
+                key = (one.column, int(one.low == LEAST))
+                bounds, flags = self._bounds[key]
+                at = int(np.flatnonzero(flags == flag)[0])
+                self._bounds[key] = np.delete(bounds, at), np.delete(flags, at)
+                if len(bounds) == 1:
+                    del self._bounds[key]
+                self._ranges = None
+        self._equal_columns = np.array(sorted(self._equal), np.int64)
+
+    def _enter(self, column: int, value: int, flag: int) -> None:
+        if 2 * (self._entries + 1) > len(self._table):
+            self._rehash(2 * len(self._table))
+        at = self._place(column, value)
+        if self._table[at, 2] == -1:
+            self._table[at, :2] = (column, value)
+            self._entries += 1
+        if not self._free_items:
+            size = len(self._items)
+            self._items = _longer(self._items, 2 * size, -1)
+            self._free_items = list(range(2 * size - 1, size - 1, -1))
+        item = self._free_items.pop()
+        self._items[item] = (flag, self._table[at, 2])
+        self._table[at, 2] = item
+
+    def _leave(self, column: int, value: int, flag: int) -> None:
+        at = self._place(column, value)
+        before, item = -1, int(self._table[at, 2])
+        while self._items[item, 0] != flag:
+            before, item = item, int(self._items[item, 1])
+        following = int(self._items[item, 1])
+        self._free_items.append(item)
+        if before >= 0:
+            self._items[before, 1] = following
+        elif following >= 0:
+            self._table[at, 2] = following
+        else:
+            self._table[at, 2] = -1
+            self._rehash(len(self._table), around=at)
+
+    def _place(self, column: int, value: int) -> int:
+        mask = len(self._table) - 1
+        at = int(kernel.place_of(column, value)) & mask
+        while self._table[at, 2] != -1 and (self._table[at, 0] != column or self._table[at, 1] != value):
+            at = (at + 1) & mask
+        return at
+
+    def _rehash(self, size: int, around: int | None = None) -> None:
+        """All entries into a table of a size; or, after one at `around` went, those behind it again."""
+        if around is None:
+            entries = self._table[self._table[:, 2] != -1]
+            self._table = np.full((size, 3), -1, np.int64)
+            for entry in entries:
+                self._table[self._place(int(entry[0]), int(entry[1]))] = entry
+            return
+        self._entries -= 1
+        at = (around + 1) & (size - 1)
+        while self._table[at, 2] != -1:
+            entry = self._table[at].copy()
+            self._table[at, 2] = -1
+            self._table[self._place(int(entry[0]), int(entry[1]))] = entry
+            at = (at + 1) & (size - 1)
+
+    def _range_index(self) -> tuple[I64, I64, I64]:
+        if self._ranges is None:
+            table, begin = [], 0
+            for (column, upper), (bounds, _) in sorted(self._bounds.items()):
+                table.append((column, upper, begin, begin + len(bounds)))
+                begin += len(bounds)
+            ordered = [self._bounds[key] for key in sorted(self._bounds)]
+            nothing = np.zeros(0, np.int64)
+            self._ranges = (
+                np.array(table, np.int64).reshape(-1, 4),
+                np.concatenate([nothing, *(bounds for bounds, _ in ordered)]),
+                np.concatenate([nothing, *(flags for _, flags in ordered)]),
+            )
+        return self._ranges
+
+    # ------------------------------------------------------------ running
+
+    def _arrays(self) -> tuple[Any, ...]:
+        if self._tests:
+            self._learn_texts()
+        ranges, bounds, flags = self._range_index()
+        return (
+            self._doubles, self._equal_columns, self._table, self._items, ranges, bounds, flags, self._others,
+            self._queries, self._programs, self._predicates, self._sets,
+        )  # fmt: skip
+
+    def rows(self, batch: Batch, flag: int) -> I64:
+        """The rows of a batch that pass a query. All queries are decided when the first one asks."""
+        if batch is not self._seen:
+            self._select(batch)
+        found: I64 = self._rows[self._starts[flag] : self._starts[flag + 1]]
+        return found
+
+    def _select(self, batch: Batch) -> None:
+        state = np.zeros(kernel.STATE, np.int64)
+        least = len(self._queries) + 1
+        if self._pairs.shape[1] < least:
+            self._pairs = np.zeros((2, 2 * least), np.int64)
+        while not kernel.select(batch.data, *self._arrays(), self._pairs, state):  # type: ignore[call-arg]
+            wider = np.empty((2, 2 * self._pairs.shape[1]), np.int64)
+            wider[:, : state[kernel.FOUND]] = self._pairs[:, : state[kernel.FOUND]]
+            self._pairs = wider
+        found = int(state[kernel.FOUND])
+        self._starts = np.zeros(len(self._queries) + 1, np.int64)
+        self._rows = np.empty(found, np.int64)
+        kernel.by_flag(self._pairs, found, self._starts, self._rows)
+        self._seen = batch
+
+    def count(self, batch: Batch, counts: I64) -> None:
+        """Adds to counts[flag] how many rows pass each query, without finding out which."""
+        arrays = self._arrays()
+        steps = np.zeros(len(arrays[5]) + len(arrays[4]) + 1, np.int64)
+        kernel.count(batch.data, *arrays, steps, counts)  # type: ignore[call-arg]
+
+    @property
+    def flags(self) -> int:
+        """One more than the greatest flag."""
+        return len(self._queries)
+
+
+class Tap(Stateless):
+    """WHERE over a stream: the rows that the stream's network flags for one query."""
+
+    def __init__(self, network: Selection, condition: Condition, alone: Filter) -> None:
+        self._network = network
+        self._alone = alone
+        self._nothing: Batch | None = None
+        self.flag = network.add(condition)
+
+    def process(self, inputs: Sequence[Batch], upto: Bound) -> Batch:
+        batch = inputs[0]
+        if len(self._network) < FEW or len(batch) == 1:
+            return self._alone.process(inputs, upto)
+        rows = self._network.rows(batch, self.flag)
+        if len(rows) == len(batch):
+            return batch
+        if not len(rows):
+            if self._nothing is None:
+                self._nothing = empty(batch.columns)
+            return self._nothing
+        return batch.take(rows)
+
+    def config(self) -> list[tuple[str, tuple[int, ...]]]:
+        return self._network.config(self.flag)
+
+    def close(self) -> None:
+        """The query goes."""
+        self._network.drop(self.flag)
+
+
+def _predicates(condition: Condition) -> Iterator[Predicate]:
+    if isinstance(condition, Predicate):
+        yield condition
+    else:
+        for part in condition.parts:
+            yield from _predicates(part)
+
+
+def _access(condition: Condition) -> tuple[tuple[Predicate, ...], Condition | None]:
+    """By which predicates a query is found, each tuple by at most one of them; and what else must hold.
+
+    An equality, or several on one column (IN), is better than a bound; neither: the query meets every tuple.
+    """
+    parts = condition.parts if isinstance(condition, Tree) and condition.all else (condition,)
+    for choose in (_equalities, _bound):
+        for number, part in enumerate(parts):
+            access = choose(part)
+            if access:
+                rest = parts[:number] + parts[number + 1 :]
+                if not rest:
+                    return access, None
+                return access, rest[0] if len(rest) == 1 else Tree(True, rest)
+    return (), condition
+
+
+def _equalities(part: Condition) -> tuple[Predicate, ...]:
+    parts = (part,) if isinstance(part, Predicate) else () if part.all else part.parts
+    found = tuple(dict.fromkeys(one for one in parts if isinstance(one, Predicate) and one.is_equality))
+    same = len({one.column for one in found}) == 1
+    return found if same and len(found) == len(set(parts)) else ()
+
+
+def _bound(part: Condition) -> tuple[Predicate, ...]:
+    if isinstance(part, Predicate) and part.kind == kernel.BETWEEN and LEAST in (part.low, -part.high - 1):
+        return (part,)
+    return ()
+
+
+def _longer(array: Any, size: int, fill: int) -> Any:
+    if size <= len(array):
+        return array
+    longer = np.full((size, *array.shape[1:]), fill, array.dtype)
+    longer[: len(array)] = array
+    return longer
