@@ -29,7 +29,8 @@ from kasen.connect.plain import Change, Plain
 from kasen.connect.registry import open_source
 from kasen.connect.sniff import sniffer
 from kasen.cql.bind import bind_text
-from kasen.cql.bound import App, Input, RegisteredQuery
+from kasen.cql.bound import App, Input, Register, RegisteredQuery
+from kasen.cql.bound import Change as QueryChange
 from kasen.cql.literals import parse_timestamp
 from kasen.cql.user_aggregates import by_name
 from kasen.errors import DataError
@@ -236,8 +237,8 @@ class Pipeline:
             if self._job is not None:
                 raise DataError("a pipeline that reads its sources itself is changed through `kasen ctl`")
             assert self._pushing is not None
-            self._pushing.execute(text)
-            self._enter_queries(self._running.queries.values())
+            for change in self._pushing.execute(text):
+                self._enter_queries(_coming(change))
             return self
         whole = f"{self._text}\n{text}" if self._text else text
         self._app = bind_text(
@@ -533,4 +534,8 @@ class Pipeline:
                     query._wait_for_room(self._most)
                 query._deliver(self._epoch, batch)
         if answer.change is not None:
-            self._enter_queries(self._running.queries.values())
+            self._enter_queries(_coming(answer.change))
+
+
+def _coming(change: QueryChange) -> list[RegisteredQuery]:
+    return [action.query for action in change.actions if isinstance(action, Register)]

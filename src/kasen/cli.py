@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
+from kasen import ctl
 from kasen.aggregates import load_python
 from kasen.connect.sniff import sniffer
 from kasen.cql.bind import bind_file
@@ -36,6 +37,8 @@ app = typer.Typer(
 )
 
 app.add_typer(cluster, name="cluster")
+
+app.add_typer(ctl.app, name="ctl")
 
 AppFile = Annotated[Path, typer.Argument(help="The app: a CQL file.", metavar="APP.cql")]
 Python = Annotated[
@@ -67,6 +70,7 @@ class Job:
     python: list[Path] | None = None
     place: Place | None = None
     shards: int | None = None
+    control: Path | None = None
 
 
 @app.command()
@@ -78,7 +82,13 @@ def check(file: AppFile, python: Python = None) -> None:
 
 
 @app.command()
-def explain(file: AppFile, python: Python = None) -> None:
+def explain(
+    file: AppFile,
+    python: Python = None,
+    config: Annotated[
+        str | None, typer.Option(help="Print the steps and configuration tuples of this query instead.")
+    ] = None,
+) -> None:
     """Print the plan: shared parts, shard keys, expected state, loops, and the exchanges on executors."""
     from kasen.plan.explain import explain as explain_app
     from kasen.plan.explain_fragments import explain_fragments
@@ -86,6 +96,12 @@ def explain(file: AppFile, python: Python = None) -> None:
     from kasen.plan.physical import plan_app
 
     bound = load(file, python)
+    if config is not None:
+        from kasen.runtime.manage import explain_live
+        from kasen.runtime.pipeline import Pipeline
+
+        typer.echo(explain_live(Pipeline(plan_app(bound)), config))
+        return
     typer.echo(explain_app(bound))
     typer.echo(explain_fragments(cut(plan_app(bound))), nl=False)
 
@@ -102,6 +118,9 @@ def run(
     flush: Annotated[bool, typer.Option(help="Let windows expire after the end of the input.")] = False,
     strict: Annotated[bool, typer.Option(help="Exit with 3 if any row was refused.")] = False,
     master: Annotated[str | None, typer.Option(help="Spark's master; embedded local[*] if none.")] = None,
+    control: Annotated[
+        Path | None, typer.Option(help="Listen at this socket for `kasen ctl` (local engine).")
+    ] = None,
     python: Python = None,
     place: Annotated[
         Place | None, typer.Option(help="Where Spark runs operators; executors unless the master is local.")
@@ -111,11 +130,24 @@ def run(
     ] = None,
 ) -> None:
     """Run an app to the end of its input, or until it is stopped."""
+    if control is not None and engine is not Engine.local:
+        raise DataError("--control is for --engine local; on Spark, AT says when queries change")
     if engine is Engine.local and (place is not None or shards is not None):
         raise DataError("--place and --shards are for --engine spark; the local engine is one process")
     if shards is not None and place is Place.driver:
         raise DataError("--shards is for --place executors; in the driver there is one")
-    job = Job(engine, out, batch, checkpoint, flush, master, python=python, place=place, shards=shards)
+    job = Job(
+        engine,
+        out,
+        batch,
+        checkpoint,
+        flush,
+        master,
+        python=python,
+        place=place,
+        shards=shards,
+        control=control,
+    )
     refused = run_app(file, job)
     if refused and strict:
         raise DataError(f"{refused} rows were refused; see the dead letter")
@@ -187,7 +219,9 @@ def start(plan: Plan, base: Path, job: Job, screen: Screen) -> LocalRun | SparkR
     if job.engine is Engine.local:
         from kasen.runtime.local import DEFAULT_BATCH, LocalRun, Options
 
-        options = Options(base, job.out, job.batch or DEFAULT_BATCH, job.checkpoint, flush=job.flush)
+        options = Options(
+            base, job.out, job.batch or DEFAULT_BATCH, job.checkpoint, flush=job.flush, control=job.control
+        )
         running = LocalRun(plan, options, screen.progress, show)
     else:
         from kasen.spark.pipeline import SparkRun

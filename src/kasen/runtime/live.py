@@ -115,6 +115,18 @@ class LiveQueries:
         own = [step for node, step in mine.steps.items() if node.children]
         return {each for step in own for each in self._users[step]} - {name.lower()}
 
+    def users(self, step: int) -> set[str]:
+        """The queries that have a step, in lower case."""
+        return set(self._users.get(step, ()))
+
+    def state_bytes(self, name: str) -> int:
+        """The size of what the steps of a query remember, those that it shares included."""
+        query = self.queries[name.lower()]
+        states = [
+            self._graph.operator(query.steps[node]).snapshot() for node, since in query.since.items() if since
+        ]
+        return sum(int(array.nbytes) for state in states for array in state.values())
+
     def has_run(self) -> None:
         """Everything that came has run: from now on it is like the rest."""
         for key in self._came:

@@ -17,8 +17,10 @@ from kasen.connect.registry import open_source
 from kasen.errors import DataError
 from kasen.plan.physical import Input, Plan
 from kasen.runtime.checkpoint import Checkpoints
+from kasen.runtime.control import Control
+from kasen.runtime.manage import Manager
 from kasen.runtime.outputs import OnAnswer, OnProgress, Outputs, Progress
-from kasen.runtime.pipeline import Pipeline
+from kasen.runtime.pipeline import Answer, Pipeline
 from kasen.runtime.reader import Reader
 
 DEFAULT_BATCH = 1 << 16
@@ -35,6 +37,7 @@ class Options:
     checkpoint: Path | None = None
     checkpoint_seconds: float = _CHECKPOINT_SECONDS
     flush: bool = False
+    control: Path | None = None
 
 
 class LocalRun:
@@ -57,7 +60,12 @@ class LocalRun:
         if states is not None:
             self.pipeline.restore(states)
         self._readers = {one.name: self._reader(one, notes) for one in plan.app.inputs}
-        self.outputs = Outputs(plan, self.pipeline, options.base, options.out, notes, on_progress, on_answer)
+        self._control: Control | None = None
+        self._told = on_answer
+        self.outputs = Outputs(
+            plan, self.pipeline, options.base, options.out, notes, on_progress, self._on_answer
+        )
+        self._manager = Manager(self.pipeline, self.outputs, plan.app.time)
 
     def _open_checkpoints(self) -> Checkpoints | None:
         if self._options.checkpoint is None:
@@ -86,7 +94,21 @@ class LocalRun:
         saved = time.monotonic()
         self.outputs.progress.had_ended = self._resumed and self.pipeline.ended
         self._load_tables()
+        if self._options.control is not None:
+            self._control = Control(self._options.control, self._handle)
+        try:
+            self._run(saved)
+        finally:
+            if self._control is not None:
+                self._control.close()
+        self.outputs.progress.done = not self._stopping
+        self.outputs.tell()
+        return self.outputs.progress
+
+    def _run(self, saved: float) -> None:
         while not self._stopping and not self.pipeline.ended:
+            if self._control is not None:
+                self._control.serve()
             self._read()
             if self.pipeline.ready() >= self._options.batch and not self.pipeline.ended:
                 self._answer()
@@ -97,9 +119,19 @@ class LocalRun:
             self._finish()
         self._save()
         self.outputs.close()
-        self.outputs.progress.done = not self._stopping
-        self.outputs.tell()
-        return self.outputs.progress
+
+    def _handle(self, body: dict[str, Any]) -> dict[str, Any]:
+        """A request of `kasen ctl`. A change is durable before it is answered."""
+        answer = self._manager.handle(body)
+        if self._manager.has_changed:
+            self._manager.has_changed = False
+            self._save()
+        return answer
+
+    def _on_answer(self, answer: Answer) -> None:
+        self._told(answer)
+        if self._control is not None:
+            self._manager.tell(answer, self._control)
 
     def _finish(self) -> None:
         """The end of the input: all instants of the last time, then (if asked for) expiring windows."""

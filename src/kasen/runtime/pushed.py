@@ -14,6 +14,7 @@ from enum import Enum
 from pathlib import Path
 
 from kasen.errors import ResourceError
+from kasen.plan.changes import Change
 from kasen.plan.physical import Plan
 from kasen.runtime.outputs import OnAnswer, Outputs
 from kasen.runtime.pipeline import Pipeline
@@ -115,13 +116,15 @@ class PushedRun:
             self._check()
             self._go_on()
 
-    def execute(self, text: str) -> None:
-        """Queries come and go, between what has been matched and what waits."""
+    def execute(self, text: str) -> tuple[Change, ...]:
+        """Queries come and go, between what has been matched and what waits; returns what happens."""
         with self._changed:
             self._check()
-            for change in self.pipeline.execute(text):
+            changes = self.pipeline.execute(text)
+            for change in changes:
                 if change not in self.pipeline.pending:
                     self.outputs.follow(change)
+            return changes
 
     # ------------------------------------------------------------ matching
 

@@ -1,0 +1,112 @@
+"""What `kasen ctl` asks of a running pipeline, and what is answered."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from kasen.connect.decode import decode
+from kasen.errors import DataError
+from kasen.operators.selection import Tap
+from kasen.plan.changes import Change, Drop
+from kasen.runtime.control import Control, Meter
+from kasen.runtime.outputs import Outputs
+from kasen.runtime.pipeline import Answer, Pipeline
+from kasen.types import Type
+
+
+class Manager:
+    """Answers requests between epochs."""
+
+    def __init__(self, pipeline: Pipeline, outputs: Outputs, time: Type) -> None:
+        self._pipeline = pipeline
+        self._outputs = outputs
+        self._time = time
+        self._meter = Meter()
+        self.has_changed = False
+
+    def handle(self, body: dict[str, Any]) -> dict[str, Any]:
+        match body.get("verb"):
+            case "ps":
+                return {"queries": self._ps()}
+            case "execute":
+                return {"done": self._execute(str(body.get("text", "")))}
+            case "explain":
+                return {"text": explain_live(self._pipeline, str(body.get("query", "")))}
+        raise DataError(f"no request {body.get('verb')!r}")
+
+    def _execute(self, text: str) -> list[str]:
+        changes = self._pipeline.execute(text)
+        self.has_changed = True
+        for change in changes:
+            if change not in self._pipeline.pending:
+                self._outputs.follow(change)
+        return [line for change in changes for line in _told(change)]
+
+    def _ps(self) -> list[dict[str, Any]]:
+        progress, live = self._outputs.progress, self._pipeline.live
+        rates = self._meter.rates(progress.results)
+        found = []
+        for one in live.queries.values():
+            name = one.registered.name
+            shared = sorted(live.queries[each].registered.name for each in live.shared_with(name))
+            found.append(
+                {
+                    "query": name,
+                    "since": "the beginning" if one.began[0] == -(2**63) else one.began[0],
+                    "rows out": progress.results.get(name, 0),
+                    "rows/s": round(rates.get(name, 0.0), 1),
+                    "lag": self._pipeline.lag,
+                    "state bytes": live.state_bytes(name),
+                    "shared with": ", ".join(shared[:5]) + (", ..." if len(shared) > 5 else ""),
+                }
+            )
+        return found
+
+    def tell(self, answer: Answer, control: Control) -> None:
+        """Rows for those who follow queries."""
+        for name, batch in answer.changes.items():
+            if control.wants_tail(name):
+                table = decode(batch, answer.queries[name].schema, self._pipeline.dictionary, self._time)
+                control.tell(name, _lines([column.to_pylist() for column in table.columns]))
+
+
+def _lines(columns: list[list[Any]]) -> Iterator[str]:
+    for row in zip(*columns, strict=True):
+        cells = ", ".join("" if value is None else str(value) for value in row)
+        yield json.dumps({"row": cells})
+
+
+def _told(change: Change) -> Iterator[str]:
+    at = "at the beginning" if change.at is None else f"at {change.at}"
+    for action in change.actions:
+        if isinstance(action, Drop):
+            yield f"{action.name} goes {at}"
+        else:
+            yield f"{action.query.name} {'is replaced' if action.replaces else 'comes'} {at}"
+    for one in change.prepared:
+        yield f"{one.query.name} is prepared"
+
+
+def explain_live(pipeline: Pipeline, name: str) -> str:
+    """The steps of a live query, inputs first, and the configuration tuples that set each of them up."""
+    query = pipeline.live.queries.get(name.lower())
+    if query is None:
+        known = ", ".join(pipeline.queries) or "none"
+        raise DataError(f"no query {name!r}; live are: {known}")
+    lines = [f"{query.registered.name}: {query.registered.text}"]
+    for node, step in query.steps.items():
+        since = query.since[node]
+        remembers = ""
+        if since is not None:
+            remembers = ", remembers since " + ("the beginning" if since[0] == -(2**63) else str(since[0]))
+        others = pipeline.live.users(step) - {name.lower()}
+        shared = f", shared with {len(others)} more" if others else ""
+        reads = ", ".join(map(str, pipeline.graph.inputs(step)))
+        lines.append(f"  step {step}: {type(node).__name__}({reads}){remembers}{shared}")
+        operator = pipeline.graph.operators[step]
+        if isinstance(operator, Tap):
+            lines += [f"    {target} <- {', '.join(map(str, words))}" for target, words in operator.config()]
+    lines.append(f"  output <- step {query.root}")
+    return "\n".join(lines)
