@@ -58,6 +58,16 @@ def sharded(batch: int, shards: int, *, restart: bool = False) -> Engine:
     return run
 
 
+def networked(engine: Engine) -> Engine:
+    """An engine in which even a single condition on a stream goes through the selection network."""
+
+    def run(app: App, folder: Path) -> Result:
+        with patch("kasen.operators.selection.FEW", 0):
+            return engine(app, folder)
+
+    return run
+
+
 class Collected:
     """Gathers a run's answers as the oracle's rows."""
 
@@ -110,6 +120,7 @@ ENGINES: dict[str, Engine] = {
     "local-parallel-mjoin": local(7, restart=True, joins="PARALLEL_MJOIN"),
     "local-parallel-trees": local(7, restart=True, joins="PARALLEL_TREES"),
     "local-join-tree": local(7, joins="JOIN_TREE"),
+    "local-network": networked(local(7)),
     "sharded-1": sharded(7, 1),
     "sharded-3": sharded(1, 3),
     "sharded-3-restarted": sharded(7, 3, restart=True),

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from kasen.connect.decode import decode, output_schema
 from kasen.connect.registry import open_source
-from kasen.errors import DataError
+from kasen.errors import DataError, QueryError
 from kasen.ha.config import Neighbour
 from kasen.ha.link_rows import LinkRows
 from kasen.ha.out_queue import since
@@ -53,6 +53,8 @@ class AppWork:
         self.plan = plan
         self.why_history = why_history(plan)
         self.without_history = is_without_history(plan)
+        if plan.app.changes:
+            raise QueryError("queries come and go on nodes of their own only", remedy="leave AT out")
         self.schemas = {query.name: output_schema(query.schema, plan.app.time) for query in plan.app.queries}
         self._base = base
         self._streams = [one for one in plan.app.inputs if not one.is_static]

@@ -223,7 +223,7 @@ class Graph:
                 self._run_step(step, stage, out, upto, births)
         if ends:
             self._stop(set(ends))
-        return {name: out[step] for name, step in self.outputs.items() if len(out[step])}
+        return {name: out[step] for name, step in self.outputs.items()}
 
     def _run_step(self, step: int, stage: _Alone, out: list[Batch], upto: Bound, births: Births) -> None:
         operator, inputs = stage

@@ -263,7 +263,8 @@ class Pipeline:
 
     def _answered(self, sources: dict[str, Batch]) -> dict[str, Batch]:
         """Runs the graph up to where the pipeline is; what was told of queries that came is said first."""
-        raw = self._graph.run(sources, self._upto)
+        out = self._graph.run(sources, self._upto)
+        raw = {name: batch for name, batch in out.items() if len(batch)}
         told = dict(self.live.told)
         self.live.has_run()
         return self._netted(raw, told)

@@ -111,7 +111,8 @@ class InDriver:
                     self._pipeline.add(name, within(Rows(ts, diff, data, position)))
                 if saw is not None:
                     self._pipeline.saw(name, *saw.tolist())
-            self._pipeline.run()
+            for _ in self._pipeline.answers():
+                pass  # they were delivered before the crash
 
     def table(self, one: Input, frame: DataFrame) -> None:
         for chunk, rows, _ in self._arrivals.read(whole(one), frame.toArrow()):
