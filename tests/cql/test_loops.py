@@ -256,3 +256,14 @@ def test_insert_cannot_help_a_loop_of_relations() -> None:
     error = refused_text(text + "REGISTER QUERY q AS SELECT a FROM p")
     assert error.fault.startswith("this loop has no delay")
     assert error.remedy.startswith("no query of the loop is a stream")
+
+
+def test_an_inserted_delay_moves_as_few_readers_outside_the_loop_as_it_can() -> None:
+    app = bind_text(
+        "SET recursion = insert;"
+        "REGISTER STREAM s (n BIGINT) TIMESTAMP BY ts FROM 'csv' OPTIONS (path 's.csv');"
+        "REGISTER QUERY read_outside AS ISTREAM(SELECT n FROM s [NOW] UNION ALL SELECT n FROM back [NOW]);"
+        "REGISTER QUERY back AS ISTREAM(SELECT n + 1 AS n FROM read_outside [NOW] WHERE n < 3);"
+        "REGISTER QUERY reader AS SELECT n FROM read_outside [NOW];"
+    )
+    assert "a delay <Now> was inserted behind 'back' to cut a loop" in app.warnings

@@ -230,19 +230,28 @@ def _window_parts(source: Source, owner: str) -> Iterator[str]:
 def insert_delays(
     queries: tuple[RegisteredQuery, ...],
 ) -> tuple[tuple[RegisteredQuery, ...], list[str]]:
-    """Put <Now> behind as few streamified queries as greedily cut all loops; returns the chosen names."""
+    """Put <Now> behind as few streamified queries as greedily cut all loops; returns the chosen names.
+
+    Of those that cut equally many, the one with the fewest readers outside the loops, as these hear it later.
+    """
     chosen: list[str] = []
+    readers = _edges(queries, cut=True)
     while loops := find_loops(queries, cut=False):
+        members = {name for loop in loops for name in loop}
         candidates = [
             query.name
             for query in queries
-            if isinstance(query.query, Streamify)
-            and query.query.delay is None
-            and any(query.name in loop for loop in loops)
+            if isinstance(query.query, Streamify) and query.query.delay is None and query.name in members
         ]
         if not candidates:
             break
-        best = max(candidates, key=lambda name: sum(name in loop for loop in loops))
+        best = max(
+            candidates,
+            key=lambda name: (
+                sum(name in loop for loop in loops),
+                -sum(reader not in members for reader in readers[name]),
+            ),
+        )
         chosen.append(best)
         queries = tuple(_delayed(query) if query.name == best else query for query in queries)
     return queries, chosen
