@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import kasen
-from kasen.errors import QueryError
+from kasen.errors import QueryError, ResourceError
 from kasen.plan.physical import plan_app
 from kasen.runtime.local import LocalRun, Options
 from kasen.runtime.pipeline import Answer
@@ -117,6 +117,17 @@ def test_what_cannot_be_done_changes_nothing(text: str, fault: str) -> None:
     assert rows(p, "high") == [(1, 1, 20), (7, 2, 24)]
     assert p._running is not None
     assert len(p._running.graph.steps) == before
+
+
+def test_a_newcomer_beyond_the_limit_is_refused_and_the_others_go_on() -> None:
+    p = kasen.Pipeline()
+    p.execute("SET max_queries = 2;" + BIDS)
+    p.push("bids", [{"ts": 1, "item": 1, "price": 20}])
+    p.execute("REGISTER QUERY second AS ISTREAM(SELECT item FROM bids)")
+    with pytest.raises(ResourceError, match="2 queries are live and 2 is the most"):
+        p.execute("REGISTER QUERY third AS ISTREAM(SELECT item FROM bids)")
+    p.advance("bids", 5)
+    assert rows(p, "high") == [(1, 1, 20)]
 
 
 def test_dropped_queries_leave_no_steps_behind() -> None:

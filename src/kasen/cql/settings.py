@@ -14,7 +14,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "flush": ("false", "true"),
     "float_sums": ("exact", "fast"),
 }
-_NUMBERS = ("max_ticks", "input_rows", "output_rows", "pressure_seed")
+_NUMBERS = ("max_ticks", "max_queries", "input_rows", "output_rows", "pressure_seed")
 
 
 def check_setting(name: str, value: str, node: exp.Expr, text: Text) -> str:

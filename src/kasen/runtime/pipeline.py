@@ -331,6 +331,7 @@ class Pipeline:
         """
         changes = self.catalog.bind(text)
         for change in changes:
+            self._check_count(change)
             self.on_check(change)
             if change.at is not None and self.begun and change.at < self._upto.ts:
                 fault = f"the time {change.at} has run already: the next is {self._upto.ts}"
@@ -349,6 +350,14 @@ class Pipeline:
                 self.pending.sort(key=lambda each: each.at or 0)
             decided.append(change)
         return tuple(decided)
+
+    def _check_count(self, change: Change) -> None:
+        most = int(self._plan.app.setting("max_queries", "100000"))
+        more = sum(isinstance(one, Register) and not one.replaces for one in change.actions)
+        if more and len(self.queries) + more > most:
+            raise ResourceError(
+                f"{len(self.queries)} queries are live and {most} is the most: SET max_queries"
+            )
 
     def _change(self, change: Change) -> None:
         """The change takes effect now, between two times."""
