@@ -46,7 +46,7 @@ __all__ = [
 # No cell holds this, so only a field that is not there is NULL, and "" is the empty string.
 _NULL = "\u0001"
 _CORRUPT = "_corrupt"
-_EPOCH_BYTES = "256m"
+_EPOCH_BYTES = str(256 << 20)
 
 _SPARK: dict[Kind, T.DataType] = {
     Kind.BOOLEAN: T.BooleanType(),
