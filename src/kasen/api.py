@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
@@ -48,6 +48,10 @@ from kasen.runtime.reader import Reader
 from kasen.types import TIMESTAMP
 
 ForeachBatch = Callable[[int, pa.Table], None]
+if TYPE_CHECKING:  # Spark is loaded when it is first used
+    from kasen.spark.pipeline import SparkRun
+    from kasen.spark.sources import Frame
+
 Time = int | str | datetime
 
 
@@ -185,23 +189,36 @@ class Pipeline:
 
     def __init__(
         self,
-        engine: Literal["local"] = "local",
+        engine: Literal["local", "spark"] = "local",
         base: str | Path = ".",
         batch: int = 1 << 16,
         clock: Callable[[], float] = time.monotonic,
         patience: float = 60.0,
         shed_log: str | Path | None = None,
         replay: str | Path | None = None,
+        master: str | None = None,
+        checkpoint: str | Path | None = None,
+        files_per_epoch: int | None = None,
     ) -> None:
-        """`patience` is how long, in seconds, a push waits for readers that make no progress.
+        """On Spark, `master` names one (the session that is there, or an embedded one, if None); with a
+        `checkpoint` folder a run goes on where the last one ended; an epoch takes `files_per_epoch` files.
+
+        `patience` is how long, in seconds, a push waits for readers that make no progress.
 
         Rows that ON PRESSURE refuses are written to `shed_log`; a pipeline with that file as `replay` that is
         pushed the same rows refuses the same ones, and no others.
         """
         if batch < 1:
             raise DataError("batch must be at least 1")
-        if engine != "local":
-            raise DataError(f"Pipeline runs on the local engine for now, not on {engine!r}: see `kasen run`")
+        if engine not in ("local", "spark"):
+            raise DataError(f"there is no engine {engine!r}; there are 'local' and 'spark'")
+        if engine == "local" and (master or checkpoint or files_per_epoch):
+            raise DataError("master, checkpoint and files_per_epoch are for engine='spark'")
+        self._engine = engine
+        self._master = master
+        self._checkpoint = Path(checkpoint) if checkpoint is not None else None
+        self._files_per_epoch = files_per_epoch
+        self._frames: dict[str, Frame] = {}
         self._base = Path(base)
         self._batch = batch
         self._text = ""
@@ -212,7 +229,7 @@ class Pipeline:
         self._shed_log = Path(shed_log) if shed_log is not None else None
         self._replay = Path(replay) if replay is not None else None
         self._pushing: PushedRun | None = None
-        self._job: LocalRun | None = None
+        self._job: LocalRun | SparkRun | None = None
         self._thread: threading.Thread | None = None
         self._error: Exception | None = None
         self._drained = False
@@ -341,6 +358,21 @@ class Pipeline:
             self._pushing.push(Pushed(inlet.name, piece.rows, piece.dead, piece.chunk, piece.offset))
         return self
 
+    def stream(self, name: str, frame: Frame) -> Pipeline:
+        """A streaming DataFrame as the rows of a stream that is registered FROM 'memory'; for engine='spark'.
+
+        Columns are found by name. `start` follows it for ever, `drain` reads what is there now.
+        """
+        one = self._input(name)
+        if self._engine != "spark":
+            raise DataError("DataFrames are for Pipeline(engine='spark'); on the local engine, push rows")
+        if one.connector.format != "memory":
+            raise DataError(f"{one.name} is read from {one.connector.format}; register it FROM 'memory'")
+        if not frame.isStreaming:
+            raise DataError(f"{one.name}: the DataFrame is no stream: make it with spark.readStream")
+        self._frames[one.name] = frame
+        return self
+
     def advance(self, stream: str, ts: Time) -> Pipeline:
         """Punctuation: no row of this stream with a time below `ts` will come any more."""
         inlet = self._inlets.get(stream)
@@ -429,6 +461,10 @@ class Pipeline:
 
     def _open(self) -> Running:
         """The running pipeline of a program that pushes; starts it on first use."""
+        if self._engine == "spark":
+            raise DataError(
+                "rows are pushed to engine='local'; on Spark give a DataFrame: p.stream(name, df)"
+            )
         if self._drained:
             raise DataError("this pipeline has been drained: nothing can be pushed any more")
         if self._job is not None:
@@ -488,12 +524,13 @@ class Pipeline:
 
         Where streams are pushed, matching gets a thread of its own: pushes return once rows are admitted.
         """
-        if any(one.connector.format == "memory" for one in self.app.inputs if not one.is_static):
+        pushed = any(one.connector.format == "memory" for one in self.app.inputs if not one.is_static)
+        if pushed and self._engine == "local":
             self._open()
             assert self._pushing is not None
             self._pushing.start()
         elif self._thread is None:
-            self._make_job()
+            self._make_job(follow=None)
             self._thread = threading.Thread(target=self._run_job, name="kasen", daemon=True)
             self._thread.start()
         return self
@@ -508,13 +545,35 @@ class Pipeline:
         if self._pushing is not None and not self._drained:
             self._pushing.stop()
 
-    def _make_job(self) -> LocalRun:
+    def _make_job(self, follow: bool | None = False) -> LocalRun | SparkRun:
         if self._job is None:
-            options = Options(self._base, batch=self._batch)
             self._most = int(self.app.setting("output_rows", str(OUTPUT_ROWS)))
-            self._job = LocalRun(plan_app(self.app), options, on_answer=self._on_answer)
-            self._running = self._job.pipeline
+            if self._engine == "spark":
+                self._job = self._spark_job(follow)
+            else:
+                options = Options(self._base, batch=self._batch)
+                self._job = LocalRun(plan_app(self.app), options, on_answer=self._on_answer)
+            self._running = self._job.pipeline  # type: ignore[assignment]  # Remote, with executors
         return self._job
+
+    def _spark_job(self, follow: bool | None) -> SparkRun:
+        from kasen.spark.pipeline import SparkRun
+
+        for one in self.app.inputs:
+            if one.connector.format == "memory" and one.name not in self._frames:
+                raise DataError(
+                    f"{one.name} has no rows yet: give its DataFrame by p.stream({one.name!r}, df)"
+                )
+        return SparkRun(
+            plan_app(self.app),
+            self._base,
+            master=self._master,
+            checkpoint=self._checkpoint,
+            files_per_epoch=self._files_per_epoch,
+            on_answer=self._on_answer,
+            given=self._frames,
+            follow=follow,
+        )
 
     def _run_job(self) -> None:
         try:

@@ -89,10 +89,11 @@ def explain(
         str | None, typer.Option(help="Print the steps and configuration tuples of this query instead.")
     ] = None,
 ) -> None:
-    """Print the plan: shared parts, shard keys, expected state, loops, and the exchanges on executors."""
+    """Print the plan: shared parts, shard keys, expected state, loops, exchanges, what Spark does itself."""
     from kasen.plan.explain import explain as explain_app
     from kasen.plan.explain_fragments import explain_fragments
     from kasen.plan.fragments import cut
+    from kasen.plan.native.explain import explain_native
     from kasen.plan.physical import plan_app
 
     bound = load(file, python)
@@ -103,7 +104,9 @@ def explain(
         typer.echo(explain_live(Pipeline(plan_app(bound)), config))
         return
     typer.echo(explain_app(bound))
-    typer.echo(explain_fragments(cut(plan_app(bound))), nl=False)
+    plan = plan_app(bound)
+    typer.echo(explain_fragments(cut(plan)))
+    typer.echo(explain_native(plan), nl=False)
 
 
 @app.command()

@@ -97,12 +97,15 @@ class Screen:
     def _line(self) -> Text:
         done = self._progress
         rate = done.rows / done.seconds if done.seconds > 0 else 0.0
-        parts = [f"{done.rows:,} rows", f"{rate:,.0f} rows/s", f"epoch {done.epochs}"]
+        took = f" in {done.epoch_seconds:.2f} s" if done.epoch_seconds is not None else ""
+        parts = [f"{done.rows:,} rows", f"{rate:,.0f} rows/s", f"epoch {done.epochs}{took}"]
         parts += [f"{sum(done.results.values()):,} changes"]
         if done.frontier is not None and abs(done.frontier) < 2**62:
             parts.append(f"complete up to {show_time(done.frontier, self._app.time)}")
         if done.waiting:
             parts.append(f"{done.waiting:,} rows wait{self._behind()}")
+        if done.state_bytes is not None:
+            parts.append(f"state {done.state_bytes / 1e6:,.1f} MB")
         if done.dead:
             parts.append(f"{done.dead:,} rows refused")
         if done.had_ended:

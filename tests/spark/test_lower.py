@@ -13,6 +13,7 @@ from kasen.cli import load
 from kasen.cql.bind import bind_text
 from kasen.demo import cut
 from kasen.plan.logical import Filter, WindowNode
+from kasen.plan.native.explain import explain_native
 from kasen.plan.native.lower import Native, lower
 from kasen.plan.physical import plan_app
 from kasen.runtime.local import LocalRun, Options
@@ -103,6 +104,17 @@ def test_queries_with_the_same_keys_share_one_reduction() -> None:
     assert partials is not None
     assert partials.pane == 1
     assert sum(text.startswith("max(") for text in partials.groups) == 2
+
+
+def test_explain_says_what_is_native_and_what_is_not() -> None:
+    text = STREAM.format(slack="", form="csv") + "REGISTER QUERY q AS " + SLIDING.format("SUM(x) AS a") + ";"
+    lines = explain_native(plan_app(bind_text(text, Path()))).splitlines()
+    assert lines[:2] == ["on Spark, in the driver:", "  scan of s (native)"]
+    assert (
+        "    kernel: pane partials: a sum of DOUBLEs is exact in the kernels only (SET float_sums = fast)"
+        in lines
+    )
+    assert "    native: does not read v, d, name" in lines
 
 
 # ---------------------------------------------------------------- answers on a real Spark

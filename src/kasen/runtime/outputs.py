@@ -14,7 +14,7 @@ import numpy.typing as npt
 from kasen.connect.chunk import Chunk, DeadLetter
 from kasen.connect.dead_letter import DeadLetterFile
 from kasen.connect.decode import decode, output_schema
-from kasen.connect.registry import open_sink
+from kasen.connect.registry import SINKS, open_sink
 from kasen.connect.sink import Sink
 from kasen.errors import DataError, QueryError
 from kasen.kernels.instants import all_within
@@ -35,7 +35,8 @@ class Progress:
     """What a run has done so far; told after every epoch.
 
     All instants below `frontier` are answered. `waiting` rows have been read and wait for it to move on; it
-    is `lag` behind the latest of them, in the app's unit of time.
+    is `lag` behind the latest of them, in the app's unit of time. On Spark: how long the last epoch took, and
+    how many bytes of state the checkpoint holds.
     """
 
     rows: int = 0
@@ -46,6 +47,8 @@ class Progress:
     waiting: int = 0
     lag: int = 0
     seconds: float = 0.0
+    epoch_seconds: float | None = None
+    state_bytes: int | None = None
     done: bool = False
     had_ended: bool = (
         False  # a checkpoint of a run that got to the end of its input: nothing is read any more
@@ -80,6 +83,8 @@ def within(rows: Rows) -> Rows:
 
 
 OnProgress = Callable[[Progress], None]
+#: Opens a sink of a format that is not Kasen's own, at a position of an earlier run.
+OpenForeign = Callable[[Connector, Path, str, int | None], Sink]
 OnAnswer = Callable[[Answer], None]
 
 
@@ -98,8 +103,10 @@ class Outputs:
         notes: dict[str, Any],
         on_progress: OnProgress | None,
         on_answer: OnAnswer,
+        foreign: OpenForeign | None = None,
     ) -> None:
         self._plan = plan
+        self._foreign = foreign
         self._pipeline = pipeline
         self._relations = {one.name for one in plan.app.inputs if one.is_relation}
         self._on_progress = on_progress
@@ -176,7 +183,10 @@ class Outputs:
         self._target(query)
         self._columns[query.name] = query.schema
         schema = output_schema(query.schema, self._plan.app.time)
-        self.sinks[query.name] = open_sink(connector, folder, query.name, schema, resume)
+        if self._foreign is not None and connector.format not in SINKS:
+            self.sinks[query.name] = self._foreign(connector, folder, query.name, resume)
+        else:
+            self.sinks[query.name] = open_sink(connector, folder, query.name, schema, resume)
 
     def _target(self, query: RegisteredQuery) -> None:
         """No answer is ever written over an input, nor over another query's answer."""

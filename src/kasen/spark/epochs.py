@@ -68,6 +68,15 @@ class Journal:
         return Journal(None if snapshot is None else (snapshot[0], snapshot[1], snapshot[2]), log)
 
 
+def bytes_held(record: Any) -> int:
+    """The bytes of all snapshots and segments that a commit record lists."""
+    if isinstance(record, dict) and record.keys() == {"snapshot", "log"}:
+        files = [*record["log"], *([record["snapshot"]] if record["snapshot"] is not None else [])]
+        return sum(int(size) for _, _, size in files)
+    parts = record.values() if isinstance(record, dict) else record if isinstance(record, list) else ()
+    return sum(bytes_held(part) for part in parts)
+
+
 class Files:
     """Whole files below a path, on any file system that Arrow reaches. Workers use this alone."""
 

@@ -35,9 +35,12 @@ def by_panes(
 
     Returns the least and the greatest time of rows that were reduced.
     """
+    context = batch.sparkSession.sparkContext
+    context.setJobDescription(f"kasen: order of {one.name}'s rows")
     times, dead = arrivals.times(one, batch.select(_TIME, FILE, BLOCK, BAD, RAW).toArrow(), _TIME)
     reduced = None
     if len(times) and not is_beyond(times).any() and pipeline.in_time(one.name, times):
+        context.setJobDescription(f"kasen: pane partials of {one.name}")
         reduced = _reduced(one, partials, batch)
     if reduced is None:
         _by_rows(one, partials, batch, arrivals, take)

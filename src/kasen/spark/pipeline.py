@@ -8,6 +8,7 @@ skipped, one that was cut off is undone and done again.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -23,12 +24,14 @@ from kasen.runtime.outputs import OnAnswer, OnProgress, Outputs, Progress
 from kasen.runtime.pipeline import Pipeline
 from kasen.spark import frames
 from kasen.spark.admission import check_held
-from kasen.spark.epochs import Store
+from kasen.spark.epochs import Store, bytes_held
 from kasen.spark.executors import InExecutors, Remote
 from kasen.spark.place import Place
 from kasen.spark.placement import InDriver, Placement
-from kasen.spark.session import session
+from kasen.spark.session import need_utc, session
+from kasen.spark.sinks import SparkSink
 from kasen.spark.sources import adopt, follows
+from kasen.types import Connector
 
 
 def is_local(spark: SparkSession) -> bool:
@@ -81,6 +84,7 @@ class SparkRun:
         self._query: StreamingQuery | None = None
         self._started = Event()
         self.spark: SparkSession = session(master)
+        need_utc(self.spark)
         place = place or default_place(self.spark)
         self._store = self._open_store(place, shards or default_shards(self.spark))
         record = self._store.load() if self._store is not None else None
@@ -92,7 +96,9 @@ class SparkRun:
         if place is Place.driver:
             native = lower(plan)
             self.pipeline = Pipeline(native.plan)
-            self.outputs = Outputs(native.plan, self.pipeline, base, out, notes, on_progress, on_answer)
+            self.outputs = Outputs(
+                native.plan, self.pipeline, base, out, notes, on_progress, on_answer, self._sink
+            )
             folders = frozenset(one.name for one in plan.app.inputs if frames.has_many(one, base))
             self._placement = InDriver(
                 native, self.pipeline, self.outputs, self._store, record, self._texts, folders
@@ -100,7 +106,7 @@ class SparkRun:
         else:
             assert self._store is not None
             self.pipeline = Remote(plan)
-            self.outputs = Outputs(plan, self.pipeline, base, out, notes, on_progress, on_answer)
+            self.outputs = Outputs(plan, self.pipeline, base, out, notes, on_progress, on_answer, self._sink)
             count = shards or default_shards(self.spark)
             folders = frozenset(
                 one.name for one in plan.app.inputs if (base / one.connector.option("path")).is_dir()
@@ -148,6 +154,9 @@ class SparkRun:
             return adopt(one, given)
         return frames.open_frame(self.spark, one, self._base, self._files_per_epoch)
 
+    def _sink(self, connector: Connector, base: Path, name: str, resume: int | None) -> SparkSink:
+        return SparkSink(self.spark, connector, base, name, resume)
+
     def _texts(self, one: Input, file: str, times: tuple[int, int] | None) -> list[str]:
         """The texts of a file's rows, read from it again."""
         declared = self._plan.app.input(one.name)
@@ -170,7 +179,8 @@ class SparkRun:
         try:
             while query.isActive:
                 query.awaitTermination(1)
-                if self._stopping and query.isActive:
+                # An epoch that is running ends first; the next one refuses itself.
+                if self._stopping and not query.status["isTriggerActive"]:
                     query.stop()
         except Exception as error:
             if self._stopping:
@@ -188,6 +198,9 @@ class SparkRun:
             return
         if self._stopping:
             raise InternalError("stopped between epochs")
+        begun = time.monotonic()
+        names = ", ".join(query.name for query in self._plan.app.queries)
+        self.spark.sparkContext.setJobDescription(f"kasen: epoch {epoch}, {names}")
         try:
             self._check_query(epoch)
             # Stages of a few tasks each: planning them anew between stages costs more than it saves.
@@ -195,6 +208,8 @@ class SparkRun:
             self._placement.epoch(batch, epoch)
             check_held(self._plan.app, self.pipeline.waiting_by_input)
             self._commit(epoch)
+            self.outputs.progress.epoch_seconds = time.monotonic() - begun
+            self.outputs.tell()
         except KasenError as error:
             self._error = error
             raise
@@ -211,4 +226,6 @@ class SparkRun:
         self._last_epoch = epoch
         if self._store is not None:
             notes = self.outputs.committed()
-            self._store.commit({**self._placement.save(epoch), "epoch": epoch, "notes": notes})
+            record = self._placement.save(epoch)
+            self.outputs.progress.state_bytes = bytes_held(record)
+            self._store.commit({**record, "epoch": epoch, "notes": notes})

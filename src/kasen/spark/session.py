@@ -7,6 +7,8 @@ import sys
 
 from pyspark.sql import SparkSession
 
+from kasen.errors import DataError
+
 #: A task may be tried four times: a Python worker that dies is no reason to stop.
 LOCAL = "local[*,4]"
 
@@ -40,3 +42,13 @@ def session(master: str | None = None) -> SparkSession:
     created = builder.getOrCreate()
     created.sparkContext.setLogLevel("ERROR")
     return created
+
+
+def need_utc(spark: SparkSession) -> None:
+    """Kasen's times have no zone. In any other than UTC, Spark would move them on their way."""
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    if zone not in ("UTC", "Etc/UTC", "GMT", "Z", "+00:00"):
+        raise DataError(
+            f"the Spark session's time zone is {zone}: set spark.sql.session.timeZone to UTC,"
+            " as Kasen's times have no zone"
+        )

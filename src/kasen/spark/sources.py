@@ -20,6 +20,7 @@ from kasen.plan.physical import Input
 from kasen.spark.names import BAD, BLOCK, DIFF, FILE, RAW
 from kasen.types import Field
 
+Frame = DataFrame
 #: Options that are Kasen's; all others are handed to the format.
 _OWN = ("path", "diff", "follow")
 
