@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -40,7 +41,7 @@ def open_foreign(spark: SparkSession, one: Input, base: Path) -> DataFrame:
     path = one.connector.option("path")
     try:
         frame = reading.options(**options).load(str(base / path) if path else None)
-    except PySparkException as fault:
+    except (PySparkException, Py4JJavaError) as fault:
         raise DataError(
             f"{one.name}: Spark cannot read format {one.connector.format!r}: {_said(fault)}"
         ) from None
@@ -89,6 +90,7 @@ def _cell(name: str, kind: str, field: Field) -> str:
     return f"try_cast({name} AS {spark_name(field.type)})"
 
 
-def _said(fault: PySparkException) -> str:
-    """Spark's words, without the plan that it prints beneath."""
-    return str(fault).split("\n")[0].strip()
+def _said(fault: PySparkException | Py4JJavaError) -> str:
+    """Spark's words, without the plan or the stack that it prints beneath."""
+    words = fault.java_exception.getMessage() if isinstance(fault, Py4JJavaError) else str(fault)
+    return str(words).split("\n")[0].strip()
