@@ -114,7 +114,7 @@ class NumbersReader(SimpleDataSourceStreamReader):
 def test_a_python_data_source_is_a_format_too(spark: SparkSession, tmp_path: Path) -> None:
     spark.dataSource.register(Numbers)
     pipeline = kasen.Pipeline(engine="spark", base=tmp_path).execute("""
-        REGISTER STREAM s (v BIGINT) TIMESTAMP BY ts FROM 'kasen_numbers';
+        REGISTER STREAM s (ts BIGINT, v BIGINT) TIMESTAMP BY ts FROM 'kasen_numbers';
         REGISTER QUERY q AS ISTREAM(SELECT v + 0 AS v FROM s);
     """)
     pipeline.start()
