@@ -1,0 +1,94 @@
+"""Many queries that come, change and go under load, with restarts: exact answers, and nothing grows."""
+
+from __future__ import annotations
+
+from random import Random
+
+import numpy as np
+import pytest
+
+from kasen.cql.bind import bind_text
+from kasen.operators.batch import Batch
+from kasen.plan.physical import plan_app
+from kasen.runtime.feed import Rows
+from kasen.runtime.pipeline import Pipeline
+
+APP = "REGISTER STREAM s (k BIGINT, v BIGINT, ts BIGINT) TIMESTAMP BY ts FROM 'memory';"
+EACH = 5
+
+
+def text(random: Random) -> tuple[str, int, int]:
+    """A query that counts the tuples of a key above a value, in a window."""
+    k, v = random.randrange(4), random.randrange(100)
+    return f"SELECT COUNT(*) AS n FROM s [RANGE 20] WHERE k = {k} AND v > {v}", k, v
+
+
+def counted(history: list[tuple[int, int, int]], since: int, now: int, k: int, v: int) -> int:
+    """What such a query holds after all instants below `now`, if it began at `since`."""
+    return sum(ts >= max(since, now - 1 - 20) and key == k and value > v for ts, key, value in history)
+
+
+def soak(operations: int, seed: int) -> None:
+    random = Random(seed)
+    plan = plan_app(bind_text(APP))
+    pipeline = Pipeline(plan)
+    history: list[tuple[int, int, int]] = []
+    live: dict[str, tuple[int, int, int]] = {}
+    held: dict[str, int] = {}
+    now, steps, sizes = 0, 0, []
+    for done in range(operations):
+        verb = random.choice(("REGISTER", "REGISTER", "REPLACE", "DROP"))
+        if verb == "REGISTER" and len(live) < 40:
+            name = f"q{done}"
+            body, k, v = text(random)
+            pipeline.execute(f"REGISTER QUERY {name} AS {body}")
+            live[name] = (now, k, v)
+            held[name] = 0
+        elif live and verb == "REPLACE":
+            name = random.choice(sorted(live))
+            body, k, v = text(random)
+            pipeline.execute(f"REPLACE QUERY {name} AS {body}")
+            since = live[name][0] if live[name][1:] == (k, v) else now
+            live[name] = (since, k, v)
+        elif live:
+            name = random.choice(sorted(live))
+            pipeline.execute(f"DROP QUERY {name}")
+            del live[name], held[name]
+        if random.random() < 0.02:  # the machine goes down
+            state = pipeline.snapshot()
+            pipeline = Pipeline(plan)
+            pipeline.restore(state)
+        rows = [(now + i // 2, random.randrange(4), random.randrange(100)) for i in range(EACH)]
+        now = rows[-1][0] + 1
+        history = [one for one in history if one[0] > now - 60] + rows
+        answer = _push(pipeline, rows, now)
+        for name, batch in answer.items():
+            for diff, n in zip(batch.diff.tolist(), batch.column(0).tolist(), strict=True):
+                held[name] += diff * n
+        for name, (since, k, v) in live.items():
+            assert held[name] == counted(history, since, now, k, v), (seed, done, name)
+        steps = max(steps, len(pipeline.graph.operators))
+        sizes.append(sum(a.nbytes for part in pipeline.snapshot().values() for a in part.values()))
+    assert steps < 40 * 6
+    third = len(sizes) // 3
+    assert max(sizes[-third:]) < 2 * max(sizes[third : 2 * third])
+
+
+def _push(pipeline: Pipeline, rows: list[tuple[int, int, int]], upto: int) -> dict[str, Batch]:
+    ts, k, v = (np.array(column, np.int64) for column in zip(*rows, strict=True))
+    zeros = np.zeros(len(rows), np.int64)
+    pipeline.add("s", Rows(ts, zeros + 1, np.stack([k, v, ts, zeros]), np.arange(len(rows))))
+    pipeline.advance("s", upto)
+    found: dict[str, Batch] = {}
+    for answer in pipeline.answers():
+        found |= answer.changes
+    return found
+
+
+def test_queries_come_change_and_go_under_load_and_nothing_grows() -> None:
+    soak(300, seed=1)
+
+
+@pytest.mark.soak
+def test_ten_thousand_changes_under_load() -> None:
+    soak(10_000, seed=2)
