@@ -40,7 +40,7 @@ def delay(copies: int, rate: int) -> tuple[float, float]:
     """The median delay in ms from reading a tuple to having written it, and the rate that was delivered."""
     folder = Path(tempfile.mkdtemp(prefix="kasen-delay-"))
     try:
-        with chain(folder, copies, rate, int(rate * (_SECONDS + 6))) as nodes:
+        with chain(folder, copies, rate, int(rate * (_SECONDS + 25))) as nodes:
             nodes.wait_for("out", "inputs_begun", 60)
             time.sleep(1.5)
             first, begin = delivered(nodes), time.monotonic()

@@ -57,6 +57,7 @@ class Node:
         self.service: float | None = None
         self.worked = {link.stream: BEGIN for link in config.inputs}
         self._restart: Restart | None = None
+        self._restart_outputs: list[Json | None] = []
         self._resets = False
         self._marked = 0.0
         self._started = work is None
@@ -145,6 +146,8 @@ class Node:
             if restart is not None and not self.is_primary:
                 for stream, other in self.inboxes.items():
                     other.release(restart.of(stream))
+            if given is not None:
+                self._restart_outputs = given.get("outputs", [])
             if piece.start > inbox.received and not (self._waits_for_snapshots):
                 self._gap(inbox, piece, restart)
             while inbox.waiting_rows > self.config.queue and not self.stopping.is_set():
@@ -157,6 +160,8 @@ class Node:
     def _gap(self, inbox: Inbox, piece: Piece, restart: Restart | None) -> None:
         """Upstream has released what this copy has not got: then nobody needs it, or it is lost."""
         if restart is None or restart.of(inbox.link.stream) < piece.start:
+            if self.role == SECONDARY:
+                raise DataError(f"a gap up to {piece.start} that no release explains")
             name = self.config.name
             fault = DataError(
                 f"{name} has the input {inbox.link.stream} up to {inbox.received}, and {inbox.link.node} has"
@@ -264,8 +269,10 @@ class Node:
         assert self._restart is not None
         self._resets = False
         self.log.info("starting anew, right from %d on", self._restart.at)
-        for output in self.outputs:
+        for index, output in enumerate(self.outputs):
             output.queue.reset(self._restart.at)
+            if index < len(self._restart_outputs):
+                output.queue.restart = self._restart_outputs[index]
         for inbox in self.inboxes.values():
             inbox.work_from_log()
         return self._restart
@@ -395,7 +402,10 @@ class Node:
             position = self.work.positions[inbox.link.stream]
             ack |= {"received": position, "release": position}
         elif self.is_primary and self.release is not None:
-            ack |= {"release": self.release.of(inbox.link.stream), "restart": self.release.as_json()}
+            ack["release"] = self.release.of(inbox.link.stream)
+            # With how the downstream nodes' copies may start: whoever starts from this must be able to tell.
+            told = [_alone(output.queue.restart) for output in self.outputs]
+            ack["restart"] = {**self.release.as_json(), "outputs": told}
         elif self.is_primary and inbox.link.stream in self._released:
             ack["release"] = self._released[inbox.link.stream]
         if self.is_passive and not self.is_primary:
@@ -455,3 +465,8 @@ class Node:
                 "outputs": outputs,
                 "measured": self.measured,
             }
+
+
+def _alone(restart: Json | None) -> Json | None:
+    """A release without those that came with it, or they would pile up along a chain."""
+    return None if restart is None else {key: value for key, value in restart.items() if key != "outputs"}

@@ -51,10 +51,14 @@ class OutQueue:
         self._segments.clear()
         self.start = self.upto = start
         self.ended = False
+        self.restart = None
 
     def release(self, position: int, restart: Json | None) -> None:
         """Nobody needs what is below the position any more."""
-        if position <= self.start:
+        if position < self.start:
+            return
+        self.restart = restart or self.restart
+        if position == self.start:
             return
         self.start = position
         self.restart = restart

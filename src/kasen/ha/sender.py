@@ -169,6 +169,8 @@ class Sender:
             takes = output.heard[self._copy].takes_batches
             if not takes or output.batch is None or queue.rows_since(self._position) < output.batch:
                 return None
+            if queue.start > self._position and queue.restart is None:
+                return None  # nobody has told yet how to start behind the gap
         most = _MOST_ROWS if to_primary else self._allowed(output)
         if not most:
             return None

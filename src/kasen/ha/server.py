@@ -17,14 +17,17 @@ from kasen.ha.config import NodeConfig
 from kasen.ha.inbox import Inbox
 from kasen.ha.journal import Journal
 from kasen.ha.node import Node
-from kasen.ha.wire import Json, Piece, location, pack, server_options, unpack
+from kasen.ha.wire import Json, Piece, location, pack, reason, server_options, unpack
 
 
 class NodeServer(flight.FlightServerBase):  # type: ignore[misc]
     """What ends a connection is logged with its reason, and ends nothing else."""
 
     def __init__(self, config: NodeConfig, node: Node) -> None:
-        super().__init__(location(config, config.listen), **server_options(config))
+        try:
+            super().__init__(location(config, config.listen), **server_options(config))
+        except pa.ArrowException as fault:
+            raise DataError(f"{config.name} cannot listen on {config.listen}: {reason(fault)}") from None
         self._node = node
         self.answers: dict[str, Any] = {}
         self.journal: Journal | None = None
