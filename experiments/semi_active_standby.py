@@ -27,7 +27,6 @@ import psutil
 
 from examples.sensors.generate import generate, write
 from kasen.ha.cluster import Member, members_of
-from kasen.ha.config import node_of
 from kasen.ha.relay import Relay
 from kasen.ha.wire import Json
 from tests.ha.nodes import Nodes
@@ -122,8 +121,7 @@ def replace_routes(member: Member, relay: Relay) -> Member:
     others |= {member.config.peer} if member.config.peer is not None else set()
     routes = {address: f"127.0.0.1:{relay.add(address).port}" for address in sorted(others)}
     quoted = {f'"{address}"': dialled for address, dialled in routes.items()}
-    config = node_of({**member.settings, "routes": routes}, Path())
-    return replace(member, settings={**member.settings, "routes": quoted}, config=config)
+    return replace(member, settings={**member.settings, "routes": quoted})
 
 
 def watch(nodes: Nodes, point: Point, seconds: float) -> Measured:

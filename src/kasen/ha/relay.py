@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from contextlib import suppress
 from dataclasses import dataclass, field
 
 _CHUNK = 1 << 16
@@ -47,6 +46,7 @@ class Relay:
         self._loop = asyncio.new_event_loop()
         self._limit = Limit(bytes_per_second) if bytes_per_second is not None else None
         self._servers: list[asyncio.Server] = []
+        self._carried: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
         self._thread = threading.Thread(target=self._loop.run_forever, name="relay", daemon=True)
         self._thread.start()
 
@@ -59,14 +59,18 @@ class Relay:
         route = Route((host, int(port)))
         route.open.set()
 
-        async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            with suppress(asyncio.CancelledError):  # the relay is being closed
-                await self._carry(route, reader, writer)
+        def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            task = self._loop.create_task(self._carry(route, reader, writer))
+            self._carried[task] = writer
+            task.add_done_callback(self._done)
 
         server = await asyncio.start_server(accept, "127.0.0.1", 0)
         self._servers.append(server)
         route.port = server.sockets[0].getsockname()[1]
         return route
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._carried.pop(task).transport.abort()
 
     def cut(self, routes: list[Route]) -> None:
         for route in routes:
@@ -90,7 +94,7 @@ class Relay:
         for task in others:
             task.cancel()
         await asyncio.gather(*others, return_exceptions=True)
-        await asyncio.sleep(0)  # transports close at the next turn of the loop
+        await asyncio.sleep(0.05)  # transports close at the next turns of the loop
 
     async def _carry(self, route: Route, near: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
