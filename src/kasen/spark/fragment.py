@@ -91,6 +91,14 @@ def _shipped(rows: list[tuple[int, int, str, bytes]]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=_SHIPPED)
 
 
+def _as_shipped(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Rows on their way through: Spark may have marked columns that are never NULL, our own rows are not."""
+    return pa.RecordBatch.from_arrays(
+        [column.cast(type_) for column, type_ in zip(batch.columns, _SHIPPED.types, strict=True)],
+        schema=_SHIPPED,
+    )
+
+
 # ---------------------------------------------------------------- the scan's side
 
 
@@ -195,7 +203,7 @@ def run_level(job: Job, level: int, batches: Iterator[pa.RecordBatch]) -> Iterat
             if name:
                 received.setdefault(name, []).append(packed)
         if len(mine) < len(batch):
-            yield batch.filter(pc.invert(is_mine))
+            yield _as_shipped(batch.filter(pc.invert(is_mine)))
     if shard < 0:
         return
     started = time.perf_counter()
