@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.csv
+import pytest
 
 from examples.sensors.generate import generate
 from tests.ha import reference
@@ -125,9 +126,10 @@ def test_the_source_may_have_a_second_copy_that_reads_the_files_again(tmp_path: 
     assert written(tmp_path) == expected(tmp_path), nodes.logs()
 
 
+@pytest.mark.soak
 def test_slow_receivers_hold_their_senders_back(tmp_path: Path) -> None:
     """While a node is stopped, what waits for it stays bounded, and nothing is lost."""
-    make_chain(tmp_path, "filter", 30_000)
+    make_chain(tmp_path, "filter", 60_000)
     given = chain(copies=1, rate=None, queue=500)
     with Nodes(tmp_path, given) as nodes:
         nodes.wait_for("out", "inputs_begun")
@@ -139,6 +141,6 @@ def test_slow_receivers_hold_their_senders_back(tmp_path: Path) -> None:
         held = next(iter(status["outputs"].values()))["held"]
         nodes.signal(member, signal.SIGCONT)
         nodes.finish("out")
-        # The queue's bound, and what one piece of work may put into it beyond.
-        assert 0 < held <= 500 + 2 * 4096
+        # The queue's bound, and what the few pieces that are on their way may put into it beyond.
+        assert 0 < held <= 500 + 4 * 4096
     assert written(tmp_path) == expected(tmp_path), nodes.logs()
