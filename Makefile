@@ -17,7 +17,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@python=$$(sh scripts/preflight.sh) && { test -x $(BIN)/python || "$$python" -m venv $(VENV); }
 	@echo "Installing into $(VENV); the first time this takes some minutes, as Spark is large."
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
-	@echo "Compiling the kernels; this takes a minute or two, once."
+	@echo "Compiling the kernels; this takes some minutes, once."
 	@$(BIN)/python -m kasen.kernels
 	@touch $@
 

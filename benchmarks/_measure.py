@@ -39,14 +39,14 @@ class Table:
         print(cells.rstrip(), flush=True)
 
 
-def best(run: Callable[[], object], times: int) -> float:
+def best(run: Callable[[], object], times: int, clock: Callable[[], float] = time.perf_counter) -> float:
     """The least seconds that a run took: what else the machine did only adds."""
     seconds = []
     for _ in range(times):
         gc.collect()
-        begin = time.perf_counter()
+        begin = clock()
         run()
-        seconds.append(time.perf_counter() - begin)
+        seconds.append(clock() - begin)
     return min(seconds)
 
 

@@ -25,7 +25,7 @@ import polars as pl
 import pyarrow as pa
 
 import kasen
-from benchmarks._measure import Line, Table, resident
+from benchmarks._measure import Line, Table, best, resident
 from kasen.cql.bind import bind_text
 from kasen.operators import mjoin, rings
 from kasen.operators.batch import Batch, Bound
@@ -43,13 +43,7 @@ I64 = npt.NDArray[np.int64]
 
 def cpu(work: Callable[[], object], times: int = 3) -> float:
     """The least CPU time of several runs."""
-    taken = []
-    for _ in range(times):
-        gc.collect()
-        begin = time.process_time()
-        work()
-        taken.append(time.process_time() - begin)
-    return min(taken)
+    return best(work, times, time.process_time)
 
 
 def streams(count: int, keys: int, seed: int = 1, hot: float = 0.0) -> tuple[I64, I64]:

@@ -21,7 +21,7 @@ from kasen.cql.bind_input import check_name
 from kasen.cql.bind_query import is_monotone_select
 from kasen.cql.bound import App, Change, Drop, Input, Query, Register, RegisteredQuery, Streamify
 from kasen.cql.loops import find_loops, has_stream, readings, show
-from kasen.cql.schemas import Schemas, registered_query
+from kasen.cql.schemas import Schemas, registered_query, sources_first
 from kasen.cql.scope import suggest
 from kasen.cql.statements import parse
 from kasen.cql.text import Text
@@ -394,18 +394,7 @@ class _Binder:
     # ------------------------------------------------------------ loops and order
 
     def _sources_first(self, comes: dict[str, Register]) -> list[str]:
-        order: dict[str, None] = {}
-        seen: set[str] = set()
-        stack = list(reversed(comes))
-        while stack:
-            key = stack[-1]
-            if key in seen:
-                order.setdefault(stack.pop())
-                continue
-            seen.add(key)
-            reads = self._live.reads(comes[key].query)
-            stack += [each for each in sorted(reads) if each in comes and each not in seen]
-        return list(order)
+        return sources_first({key: sorted(self._live.reads(one.query)) for key, one in comes.items()})
 
     def _check_loops(self, comes: dict[str, Register]) -> None:
         """A loop among the queries must hold a delay; only a change that closes one is looked at."""

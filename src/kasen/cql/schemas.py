@@ -8,6 +8,8 @@ recursion); later rounds widen types. Types only widen and the lattice is finite
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
 from sqlglot import exp
 
 from kasen.cql import nodes
@@ -32,6 +34,21 @@ def registered_query(node: nodes.RegisterQuery, query: Query, text: Text) -> Reg
         text=render(node.args["query"]),
         place=text.place_of(node.this),
     )
+
+
+def sources_first(reads: Mapping[str, Iterable[str]]) -> list[str]:
+    """The names, each behind those of them that it reads, as far as loops let it."""
+    order: dict[str, None] = {}
+    seen: set[str] = set()
+    stack = list(reversed(list(reads)))
+    while stack:
+        key = stack[-1]
+        if key in seen:
+            order.setdefault(stack.pop())
+            continue
+        seen.add(key)
+        stack += [each for each in reads[key] if each in reads and each not in seen]
+    return list(order)
 
 
 class Schemas:
@@ -80,17 +97,7 @@ class Schemas:
             key: [table.name.lower() for table in node.args["query"].find_all(exp.Table)]
             for key, node in self._nodes.items()
         }
-        order: dict[str, None] = {}
-        seen: set[str] = set()
-        stack = list(reversed(reads))
-        while stack:
-            key = stack[-1]
-            if key in seen:
-                order.setdefault(stack.pop())
-                continue
-            seen.add(key)
-            stack += [each for each in reads[key] if each in reads and each not in seen]
-        return list(order)
+        return sources_first(reads)
 
     def _bind(self, key: str, again: dict[str, None]) -> bool:
         """Binds one query; notes what must be bound again. Whether this brought something new."""

@@ -14,6 +14,7 @@ from kasen.operators.parallel_trees import MOST_INPUTS
 from kasen.plan import logical
 from kasen.plan.exprs import columns_used, remap
 from kasen.plan.logical import Deletions, Node
+from kasen.plan.rules.join_keys import starts_of
 from kasen.types import Field, Schema
 
 JOIN_TREE, PARALLEL_TREES, MJOIN, PARALLEL_MJOIN = METHODS = JOIN_HINTS
@@ -208,7 +209,7 @@ class _Part:
 
 def _leaves(node: logical.InnerJoin, wrap: Callable[[Node, int], Node]) -> list[_Part]:
     """The inputs, with their keys as columns."""
-    starts = _starts(node.inputs)
+    starts = starts_of(node.inputs)
     parts = []
     for position, child in enumerate(node.inputs):
         wanted = {c: key for c, each in enumerate(node.classes) for at, key in each if at == position}
@@ -284,14 +285,6 @@ def _join_order(count: int, classes: list[set[int]]) -> list[int]:
         linked = [i for i in rest if any(i in each and each & set(order) for each in classes)]
         order.append((linked or rest)[0])
     return order
-
-
-def _starts(inputs: tuple[Node, ...]) -> list[int]:
-    starts, width = [], 0
-    for child in inputs:
-        starts.append(width)
-        width += len(child.schema)
-    return starts
 
 
 def with_columns(node: Node, extra: list[Expr]) -> tuple[Node, list[int]]:

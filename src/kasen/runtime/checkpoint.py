@@ -85,7 +85,7 @@ class Checkpoints:
             file.flush()
             os.fsync(file.fileno())
         draft.replace(final)
-        _sync_folder(self._folder)
+        sync_folder(self._folder)
         for old in self._files()[:-_KEPT]:
             old.unlink()
 
@@ -99,7 +99,7 @@ def _number(file: Path) -> int:
     return int(digits) if digits.isdigit() else 0
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     """Makes a rename survive a crash of the machine."""
     handle = os.open(folder, os.O_RDONLY)
     try:

@@ -22,6 +22,7 @@ from typing import Any
 import pyarrow.fs
 
 from kasen.errors import DataError
+from kasen.runtime.checkpoint import sync_folder
 from kasen.spark.delta import files_in, grow, shrink
 
 VERSION = 1
@@ -124,7 +125,7 @@ class Files:
                 return False
             finally:
                 Path(self._path(draft)).unlink()
-            _sync_folder(Path(self._path(name)).parent)
+            sync_folder(Path(self._path(name)).parent)
             return True
         if self.exists(name):
             self._system.delete_file(self._path(draft))
@@ -145,14 +146,6 @@ class Files:
             self._system.delete_file(self._path(name))
         except FileNotFoundError:
             return
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 class Store:

@@ -38,7 +38,7 @@ def _rewrite(node: Node) -> Node:
 
 def _inner(join: InnerJoin, conditions: tuple[Expr, ...]) -> Node:
     inputs, conditions, classes = _flatten(join, conditions)
-    starts = _starts(inputs)
+    starts = starts_of(inputs)
     filters: dict[int, list[Expr]] = {}
     residual: list[Expr] = []
     for part in conditions:
@@ -77,7 +77,8 @@ def _flatten(
     return tuple(inputs), tuple(gathered), classes
 
 
-def _starts(inputs: tuple[Node, ...]) -> list[int]:
+def starts_of(inputs: tuple[Node, ...]) -> list[int]:
+    """The index at which each input's columns begin among those of all."""
     starts, width = [], 0
     for child in inputs:
         starts.append(width)
