@@ -26,10 +26,10 @@ import matplotlib.pyplot as plt
 import psutil
 
 from examples.sensors.generate import generate, write
-from kasen.ha.cluster import Member, members_of
+from kasen.ha.cluster import members_of
 from kasen.ha.relay import Relay
 from kasen.ha.wire import Json
-from tests.ha.nodes import Nodes
+from tests.ha.nodes import Nodes, through
 
 OUT = Path(__file__).parent / "out" / "semi_active_standby"
 COLUMNS = (
@@ -111,17 +111,8 @@ def make(folder: Path, point: Point, seconds: float, relay: Relay | None) -> Nod
     }
     members = members_of(given, folder)
     if relay is not None:
-        members = [replace_routes(member, relay) for member in members]
+        members = [through(relay, member) for member in members]
     return Nodes(folder, {}, members)
-
-
-def replace_routes(member: Member, relay: Relay) -> Member:
-    links = [*member.config.inputs, *member.config.outputs]
-    others = {copy for link in links for copy in link.copies}
-    others |= {member.config.peer} if member.config.peer is not None else set()
-    routes = {address: f"127.0.0.1:{relay.add(address).port}" for address in sorted(others)}
-    quoted = {f'"{address}"': dialled for address, dialled in routes.items()}
-    return replace(member, settings={**member.settings, "routes": quoted})
 
 
 def watch(nodes: Nodes, point: Point, seconds: float) -> Measured:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import signal
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
 from kasen.ha.cluster import Member, members_of
 from kasen.ha.relay import Relay, Route
 from tests.ha.chains import OPERATORS, WITH_HISTORY, chain, make_chain
-from tests.ha.nodes import Nodes
+from tests.ha.nodes import Nodes, through
 
 BATCHES: tuple[int | str, ...] = (1, 20, 100, 500, "infinite")
 FAULTS = ("kill", "kill and heal", "stop", "cut", "kill secondary", "one after another", "neighbours")
@@ -52,21 +52,8 @@ class Chaos:
         make_chain(folder, round_.operator, rows, rate)
         given = chain(rate=rate, batch=round_.batch, snapshot_interval="200ms")
         self._routes: dict[tuple[str, str], Route] = {}
-        members = [self._routed(member) for member in members_of({"folder": "run", **given}, folder)]
-        self.nodes = Nodes(folder, {}, members)
-
-    def _routed(self, member: Member) -> Member:
-        """The member, reaching all others through the relay."""
-        links = [*member.config.inputs, *member.config.outputs]
-        others = {copy for link in links for copy in link.copies} | {member.config.peer} - {None}
-        routes = {}
-        for address in sorted(str(each) for each in others):
-            route = self.relay.add(address)
-            self._routes[member.config.listen, address] = route
-            routes[address] = f"127.0.0.1:{route.port}"
-        quoted = {f'"{address}"': dialled for address, dialled in routes.items()}
-        # The tests themselves ask nodes directly: they share the relay's process.
-        return replace(member, settings={**member.settings, "routes": quoted})
+        members = members_of({"folder": "run", **given}, folder)
+        self.nodes = Nodes(folder, {}, [through(self.relay, member, self._routes) for member in members])
 
     def around(self, member: Member) -> list[Route]:
         return [route for ends, route in self._routes.items() if member.config.listen in ends]

@@ -6,11 +6,13 @@ import multiprocessing
 import os
 import signal
 import time
+from dataclasses import replace
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
 from kasen.ha.cluster import Cluster, Member, members_of, to_toml
+from kasen.ha.relay import Relay, Route
 from kasen.ha.wire import Json
 from tests.ha.warm import run_member
 
@@ -89,3 +91,19 @@ class Nodes(Cluster):
     def logs(self) -> str:
         texts = [f"== {each.name}\n{each.log.read_text()}" for each in self.members if each.log.exists()]
         return "\n".join(texts)
+
+
+def through(relay: Relay, member: Member, routes: dict[tuple[str, str], Route] | None = None) -> Member:
+    """The member, reaching all others through the relay; `routes` is told the way from each to each.
+
+    The tests themselves ask nodes directly: they share the relay's process.
+    """
+    links = [*member.config.inputs, *member.config.outputs]
+    others = {copy for link in links for copy in link.copies} | {member.config.peer} - {None}
+    dialled = {}
+    for address in sorted(str(each) for each in others):
+        route = relay.add(address)
+        if routes is not None:
+            routes[member.config.listen, address] = route
+        dialled[f'"{address}"'] = f"127.0.0.1:{route.port}"
+    return replace(member, settings={**member.settings, "routes": dialled})

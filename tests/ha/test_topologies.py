@@ -11,9 +11,11 @@ import pyarrow.csv
 import pytest
 
 from examples.sensors.generate import generate
+from kasen.ha.cluster import members_of
+from kasen.ha.relay import Relay
 from tests.ha import reference
 from tests.ha.chains import SOURCE, chain, expected, make_chain, written
-from tests.ha.nodes import Nodes
+from tests.ha.nodes import Nodes, through
 from tests.ha.warm import load_plan
 
 STREAM = "REGISTER STREAM {name} (id BIGINT, temperature DOUBLE) TIMESTAMP BY ts FROM 'link';\n"
@@ -124,6 +126,33 @@ def test_the_source_may_have_a_second_copy_that_reads_the_files_again(tmp_path: 
         nodes.signal(nodes.member("source/1"), signal.SIGKILL)
         nodes.finish("out")
     assert written(tmp_path) == expected(tmp_path), nodes.logs()
+
+
+def test_two_neighbours_that_lose_their_primaries_at_once(tmp_path: Path) -> None:
+    """As when the machine is lost on which both were."""
+    make_chain(tmp_path, "selection", 2500)
+    with Nodes(tmp_path, chain(batch=100)) as nodes:
+        nodes.wait_for("out", "inputs_begun")
+        time.sleep(0.8)
+        for name in ("n/1", "d/1"):
+            nodes.signal(nodes.member(name), signal.SIGKILL)
+        nodes.finish("out")
+    assert written(tmp_path) == expected(tmp_path), nodes.logs()
+
+
+def test_nodes_find_each_other_on_a_slow_network(tmp_path: Path) -> None:
+    """Making a connection takes longer than the pauses between attempts."""
+    make_chain(tmp_path, "selection", 1500)
+    relay = Relay(delay=0.15)
+    try:
+        members = members_of({"folder": "run", **chain(batch=100, ping_interval="1s")}, tmp_path)
+        with Nodes(tmp_path, {}, [through(relay, member) for member in members]) as nodes:
+            nodes.wait_for("out", "inputs_begun", 30)
+            nodes.signal(nodes.member("n/1"), signal.SIGKILL)
+            nodes.finish("out")
+            assert written(tmp_path) == expected(tmp_path), nodes.logs()
+    finally:
+        relay.close()
 
 
 @pytest.mark.soak

@@ -8,12 +8,14 @@ as the secondary.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable
 
 import pyarrow.flight as flight
 
+from kasen.errors import DataError
 from kasen.ha.config import PRIMARY, SECONDARY
 from kasen.ha.node import Node
 from kasen.ha.sender import Sender
@@ -21,6 +23,13 @@ from kasen.ha.snapshots import from_bytes, to_bytes
 from kasen.ha.wire import BEGIN, FAULTS, Json, ask, call_options, connect, reason, unpack
 
 _ASK_SECONDS = 0.3
+#: Of the interval between pings, what an answer may take: two silences in a row are then seen within 2.4 of
+#: them.
+_PING_SHARE = 0.65
+#: Pings that show both copies to be secondaries, before one of them leads.
+_TURN = 2
+#: Silences in a row that mean a failure; more of them for a copy that was once taken for dead and was not.
+PATIENCE, _MOST_PATIENCE = 2, 16
 #: How long a copy that never saw its primary waits before it looks whether there is anything to take over.
 _GRACE_SECONDS = 5.0
 _SNAPSHOT_SECONDS = 30.0
@@ -30,11 +39,16 @@ _LEASE_SECONDS = 3.0
 class Failover:
     """The questions that copies ask each other, and the thread of a secondary that watches its primary."""
 
-    def __init__(self, node: Node, senders: list[Sender], promoted: Callable[[], None]) -> None:
+    def __init__(
+        self, node: Node, senders: list[Sender], promoted: Callable[[], None], patience: int = PATIENCE
+    ) -> None:
         self._node = node
         self._senders = senders
         self._promoted = promoted
+        self._patience = min(patience, _MOST_PATIENCE)
+        self._claims = False
         config = node.config
+        self._ask_seconds = max(_ASK_SECONDS, 2 * config.ping_interval)
         links = (*config.inputs, *config.outputs)
         self._neighbours = {link.node: link.copies for link in links}
         addresses = {copy for link in links for copy in link.copies} | ({config.peer} - {None})
@@ -49,14 +63,14 @@ class Failover:
             "stop": lambda _: self._stop(),
         }
 
-    def _ask(self, address: str, action: str, body: Json, timeout: float = _ASK_SECONDS) -> Json:
-        return ask(self._node.config, self._clients[address], action, body, timeout)
+    def _ask(self, address: str, action: str, body: Json, timeout: float | None = None) -> Json:
+        return ask(self._node.config, self._clients[address], action, body, timeout or self._ask_seconds)
 
     # ------------------------------------------------------------ answers
 
     def _ping(self) -> Json:
         node = self._node
-        return {"role": node.role, "g": node.generation, "finished": node.finished}
+        return {"role": node.role, "g": node.generation, "holds": node.holds_input}
 
     def _seen(self, name: str) -> Json:
         """What this copy has of a neighbour: whether that one has been at work before."""
@@ -74,6 +88,8 @@ class Failover:
                 node.fence(generation)
                 return {"ok": True, "role": node.role}
             known = node.known[name]
+            if copy not in self._neighbours[name]:
+                raise DataError(f"{copy} is no copy of {name}; those are {', '.join(self._neighbours[name])}")
             if generation < known.generation or (generation == known.generation and copy != known.primary):
                 return {"ok": False, "g": known.generation}
             node.learn(name, generation, copy)
@@ -83,7 +99,8 @@ class Failover:
             ends = {each.link.stream: each.queue.upto for each in node.outputs if each.link.node == name}
             boxes = node.inboxes.values()
             received = {box.link.stream: node.ack(box)["received"] for box in boxes if box.link.node == name}
-            return {"ok": True, "role": node.role, "received": received, "ends": ends}
+            reply = {"ok": True, "role": node.role, "claims": self._claims}
+            return {**reply, "received": received, "ends": ends}
 
     def _snapshot(self, body: bytes) -> Json:
         self._node.take_snapshot_in(from_bytes(body))
@@ -108,7 +125,7 @@ class Failover:
             node.promote(1) if node.role != SECONDARY else None
             return
         try:
-            peer = self._ask(config.peer, "ping", {}, 0.5)
+            peer = self._ask(config.peer, "ping", {})
         except FAULTS:
             peer = None
         before, generation = self._was_at_work()
@@ -118,7 +135,8 @@ class Failover:
         elif before:
             node.log.warning("both copies of %s were lost; what is left is asked for upstream", config.name)
             node.generation = generation
-            self._take_over(time.monotonic())
+            if not self._take_over(time.monotonic()):
+                node.role = SECONDARY  # the other copy was faster
         else:
             node.promote(max(1, generation))
 
@@ -139,30 +157,31 @@ class Failover:
     # ------------------------------------------------------------ watching
 
     def watch(self) -> None:
-        """Pings the primary until it is silent twice in a row; then takes over."""
+        """Pings the primary until it is silent several times in a row; then takes over."""
         node, interval = self._node, self._node.config.ping_interval
         peer = node.config.peer
         assert peer is not None
-        seen, misses, idle = False, 0, 0
+        seen, misses, idle, turn = False, 0, 0, math.inf
         begin = heard = time.monotonic()
         while not node.stopping.is_set() and node.role == SECONDARY:
             asked = time.monotonic()
             try:
-                answer = self._ask(peer, "ping", {}, interval)
+                answer = self._ask(peer, "ping", {}, _PING_SHARE * interval)
                 misses, heard = 0, time.monotonic()
                 node.generation = max(node.generation, answer["g"])
                 seen = seen or answer["role"] == PRIMARY
                 idle = idle + 1 if answer["role"] == SECONDARY else 0
+                turn = self._turn(bool(answer["holds"]))
             except FAULTS:
                 misses += 1
-            lost = seen and misses >= 2
+                idle = 0
+            lost = seen and misses >= self._patience
             if not seen and misses and time.monotonic() - begin > _GRACE_SECONDS:
                 lost, begin = self._was_at_work()[0], time.monotonic()
-            if lost or idle >= 2:
+            if lost or idle >= turn:
                 node.measured["detection"] = time.monotonic() - heard
-                node.log.warning(
-                    "%s is silent: taking over", peer if lost else "the other copy is a secondary too, it"
-                )
+                why = "is silent" if lost else "is a secondary too"
+                node.log.warning("%s %s: taking over", peer, why)
                 if self._take_over(time.monotonic()):
                     return
                 misses = idle = 0
@@ -170,11 +189,24 @@ class Failover:
             if pause > 0:
                 node.stopping.wait(pause)
 
-    def _take_over(self, detected: float) -> bool:
-        """Claims the next generation everywhere, then leads.
+    def _turn(self, other_holds: bool) -> float:
+        """After how many pings between two secondaries this one takes the lead.
 
-        False if the primary is back before anybody agreed.
+        One that holds nothing leaves it to the other; with snapshots for good, as the state would be lost.
         """
+        if self._node.holds_input or not other_holds:
+            return _TURN
+        return math.inf if self._node.is_passive else 3 * _TURN
+
+    def _take_over(self, detected: float) -> bool:
+        """Claims the next generation everywhere, then leads; False if another copy does."""
+        self._claims = True
+        try:
+            return self._claim_everywhere(detected)
+        finally:
+            self._claims = False
+
+    def _claim_everywhere(self, detected: float) -> bool:
         node = self._node
         generation = node.generation + 1
         node.restore_snapshot()
@@ -202,11 +234,17 @@ class Failover:
                 return False
             if missing:
                 node.stopping.wait(0.02)
-        self._lead(generation, replies, claim, detected)
+        if not missing:
+            self._lead(generation, replies, claim, detected)
         return True
 
     def _claim_at(self, name: str, claim: Json) -> Json | None:
-        """The answer of the neighbour's primary, or None if none could be asked."""
+        """The answer of the neighbour's primary, or None if none could be asked.
+
+        A neighbour that has lost its primary too cannot be waited for while it waits for this node: then the
+        copy that is about to lead there answers for it.
+        """
+        heir = None
         with self._node.lock:
             first = self._node.known[name].primary
         copies = sorted(self._neighbours[name], key=lambda copy: copy != first)
@@ -216,9 +254,12 @@ class Failover:
             except FAULTS as fault:
                 self._node.log.info("claim at %s: %s", copy, reason(fault))
                 continue
+            reply["copy"] = copy
             if not reply["ok"] or reply["role"] == PRIMARY:
                 return reply
-        return None
+            if reply["claims"]:
+                heir = reply
+        return heir
 
     def _primary_is_back(self) -> bool:
         try:
@@ -230,14 +271,14 @@ class Failover:
     def _lead(self, generation: int, replies: list[Json], claim: Json, detected: float) -> None:
         node = self._node
         ends: dict[str, int] = {}
-        received: dict[str, int] = {}
+        received: dict[tuple[str, str], int] = {}
         for reply in replies:
             ends |= reply["ends"]
-            received |= reply["received"]
+            received |= {(reply["copy"], stream): upto for stream, upto in reply["received"].items()}
         with node.lock:
             for sender in self._senders:
-                if sender.stream in received:
-                    sender.rewind(received[sender.stream])
+                if (key := (sender.target[1], sender.stream)) in received:
+                    sender.rewind(received[key])
             node.measured["claim"] = time.monotonic() - detected
             node.promote(generation)
         self._promoted()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 
+import pyarrow as pa
+
 from kasen.ha.config import Neighbour
 from kasen.ha.out_queue import since
 from kasen.ha.wire import BEGIN, Piece
@@ -13,7 +15,8 @@ class Inbox:
     """Pieces in order. Not thread-safe: the node's lock guards it.
 
     `received` is how far this copy has everything that it needs; `log` is what a secondary keeps, because a
-    gap on one input makes it start anew with what it has of the others.
+    gap on one input makes it start anew with what it has of the others; `worked_rows` counts what has been
+    worked on, for acknowledgements.
     """
 
     def __init__(self, link: Neighbour) -> None:
@@ -22,6 +25,7 @@ class Inbox:
         self.ended = False
         self.waiting: deque[Piece] = deque()
         self.waiting_rows = 0
+        self.worked_rows = 0
         self.log: list[Piece] = []
         self.keeps_log = False
 
@@ -41,6 +45,7 @@ class Inbox:
     def skip_to(self, position: int) -> None:
         """A gap: what lies before the position is needed by nobody any more."""
         self.received = position
+        self.ended = False
         self.log.clear()
         self.waiting.clear()
         self.waiting_rows = 0
@@ -59,9 +64,18 @@ class Inbox:
         self.waiting = deque(self.log)
         self.waiting_rows = sum(piece.rows for piece in self.log)
 
-    def next(self) -> Piece | None:
+    def next(self, most: int) -> Piece | None:
+        """What waits, as one piece of about `most` rows: a run costs much the same for one or many."""
         if not self.waiting:
             return None
-        piece = self.waiting.popleft()
-        self.waiting_rows -= piece.rows
-        return piece
+        first = last = self.waiting.popleft()
+        batches = [] if first.batch is None else [first.batch]
+        rows = first.rows
+        while self.waiting and rows < most:
+            last = self.waiting.popleft()
+            rows += last.rows
+            if last.batch is not None:
+                batches.append(last.batch)
+        self.waiting_rows -= rows
+        batch = batches[0] if len(batches) == 1 else pa.concat_batches(batches) if batches else None
+        return Piece(batch, first.start, last.upto, last.ended)

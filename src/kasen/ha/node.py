@@ -25,6 +25,8 @@ from kasen.runtime.history import Restart
 _MOST_ROWS = 1 << 16
 #: A state is marked at most so often: marks are what input is released by.
 _MARK_SECONDS = 0.01
+#: From one run of a secondary's work to the next, at least.
+_STRIDE_SECONDS = 0.02
 
 
 class Node:
@@ -41,6 +43,7 @@ class Node:
         self.acks_ready = threading.Condition(self.lock)
         self.room = threading.Condition(self.lock)
         self.work_done = threading.Condition(self.lock)
+        self.role_changes = threading.Condition(self.lock)
         self.role = config.role
         self.generation = 1
         self.known = {link.node: Known(1, link.copies[0]) for link in (*config.inputs, *config.outputs)}
@@ -68,6 +71,9 @@ class Node:
         self.snapshot_wanted = False
         self.alone = False
         self._takes_over = False
+        self._works = False
+        self._worked_at = 0.0
+        self._unacknowledged = 0
         self._passed: deque[tuple[int, dict[str, int]]] = deque()
         self._released: dict[str, int] = {}
         if isinstance(work, SinkWork):
@@ -99,9 +105,18 @@ class Node:
             self.known[name] = Known(generation, primary)
             self.send_ready.notify_all()
 
+    @property
+    def holds_input(self) -> bool:
+        """Whether this copy has anything to take over with."""
+        if self._waits_for_snapshots:
+            return self.snapshot is not None
+        return any(inbox.received > BEGIN for inbox in self.inboxes.values())
+
     def promote(self, generation: int) -> None:
         with self.lock:
             self.role, self.generation = PRIMARY, generation
+            self.snapshot = None
+            self.role_changes.notify_all()
             self.send_ready.notify_all()
             self.acks_ready.notify_all()
 
@@ -119,7 +134,13 @@ class Node:
         with self.lock:
             self.verdict = self.verdict or verdict
             self.stopping.set()
-            for condition in (self.work_ready, self.send_ready, self.acks_ready, self.room):
+            for condition in (
+                self.work_ready,
+                self.send_ready,
+                self.acks_ready,
+                self.room,
+                self.role_changes,
+            ):
                 condition.notify_all()
 
     def fail(self, fault: KasenError) -> None:
@@ -200,8 +221,10 @@ class Node:
                 if self.stopping.is_set():
                     return
                 self.work_ready.wait(0.5)
+            self._keep_stride()
             restart = self._begin_anew()
             pieces = self._take()
+            self._works = True
         if restart is not None:
             work.begin(restart)
         begin = time.perf_counter()
@@ -211,11 +234,26 @@ class Node:
             self.service = each if self.service is None else self.service + 0.1 * (each - self.service)
         self.put_out(result)
         with self.lock:
+            self._works = False
+            self._worked_at = time.monotonic()
             for stream, piece in pieces:
                 self.worked[stream] = piece.upto
+                self.inboxes[stream].worked_rows += piece.rows
+                self._unacknowledged += piece.rows
+            if self._unacknowledged > self.config.queue // 4:
+                self._unacknowledged = 0
+                self.acks_ready.notify_all()
             if self.is_passive and self.is_primary and isinstance(work, AppWork):
                 self._keep_for_snapshots(work, result.upto)
             self.work_done.notify_all()
+
+    def _keep_stride(self) -> None:
+        """Nobody waits for a secondary's answers: it lets input gather, and leaves the CPU to primaries."""
+        due = self._worked_at + _STRIDE_SECONDS
+        while self.role == SECONDARY and not self._takes_over and not self.stopping.is_set():
+            if (left := due - time.monotonic()) <= 0:
+                return
+            self.role_changes.wait(left)
 
     # ------------------------------------------------------------ snapshots
 
@@ -249,19 +287,24 @@ class Node:
                     inbox.received = snapshot.positions[stream]
 
     def restore_snapshot(self) -> None:
-        """Before taking over: this copy becomes what the primary was at its last snapshot."""
+        """Before taking over: this copy becomes what the primary was at its last snapshot, if it gets any."""
         with self.lock:
             self._takes_over = True
+            self.role_changes.notify_all()
             snapshot = self.snapshot
             if not self.is_passive or snapshot is None or not isinstance(self.work, AppWork):
                 return
+            while self._works and not self.stopping.is_set():
+                self.work_done.wait(0.1)
             self.work.begin(None)
             self.work.restore(snapshot.state, snapshot.positions)
+            for stream, inbox in self.inboxes.items():
+                inbox.skip_to(snapshot.positions[stream])
+                self.worked[stream] = snapshot.positions[stream]
             for output, (marks, batch) in zip(self.outputs, snapshot.outputs, strict=True):
                 output.queue.reset(marks["start"])
                 output.queue.restart = marks["restart"]
                 output.queue.append(batch, marks["upto"], marks["ended"])
-            self.snapshot = None
 
     def _begin_anew(self) -> Restart | None:
         if not self._resets:
@@ -278,14 +321,9 @@ class Node:
         return self._restart
 
     def _take(self) -> list[tuple[str, Piece]]:
-        pieces = []
-        rows = 0
-        for stream, inbox in self.inboxes.items():
-            while rows < _MOST_ROWS and (piece := inbox.next()) is not None:
-                pieces.append((stream, piece))
-                rows += piece.rows
+        taken = [(stream, inbox.next(_MOST_ROWS)) for stream, inbox in self.inboxes.items()]
         self.room.notify_all()
-        return pieces
+        return [(stream, piece) for stream, piece in taken if piece is not None]
 
     def put_out(self, result: Result) -> None:
         """Answers into the queues; waits while the downstream primary is too far behind."""
@@ -330,7 +368,8 @@ class Node:
                 self.learn(output.link.node, ack["g"], copy)
             heard = output.heard[copy]
             output.connected = True
-            heard.received = max(heard.received, ack["received"])
+            # Not the most ever heard: a copy that was started again has less than the one before it.
+            heard.received = ack["received"]
             heard.takes_batches = not ack.get("snapshots")
             if "service" in ack:
                 output.cost.saw_service(ack["service"])

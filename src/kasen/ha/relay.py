@@ -40,9 +40,10 @@ class Limit:
 
 
 class Relay:
-    """Runs in a thread of its own; all routes are on loopback."""
+    """Runs in a thread of its own; all routes are on loopback. `delay` is how long what arrives waits."""
 
-    def __init__(self, bytes_per_second: float | None = None) -> None:
+    def __init__(self, bytes_per_second: float | None = None, delay: float = 0.0) -> None:
+        self._delay = delay
         self._loop = asyncio.new_event_loop()
         self._limit = Limit(bytes_per_second) if bytes_per_second is not None else None
         self._servers: list[asyncio.Server] = []
@@ -113,6 +114,8 @@ class Relay:
         try:
             while data := await reader.read(_CHUNK):
                 await route.open.wait()
+                if self._delay:
+                    await asyncio.sleep(self._delay)
                 if self._limit is not None:
                     await self._limit.pass_(len(data))
                 writer.write(data)

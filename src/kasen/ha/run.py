@@ -19,7 +19,7 @@ import pyarrow as pa
 from kasen.errors import DataError, KasenError, ResourceError
 from kasen.ha.config import SECONDARY, STARTING, Neighbour, NodeConfig, read_node, with_role
 from kasen.ha.edge import Edge
-from kasen.ha.failover import Failover
+from kasen.ha.failover import PATIENCE, Failover
 from kasen.ha.node import Node
 from kasen.ha.node_state import Heard, Output
 from kasen.ha.out_queue import OutQueue
@@ -39,7 +39,7 @@ LoadPlan = Callable[[Path], Plan]
 class Running:
     """A node with its server, its senders and its threads."""
 
-    def __init__(self, config: NodeConfig, load: LoadPlan) -> None:
+    def __init__(self, config: NodeConfig, load: LoadPlan, patience: int = PATIENCE) -> None:
         self.config = config
         plan = load(config.app) if config.app is not None else None
         work: AppWork | SinkWork | None = None
@@ -61,7 +61,7 @@ class Running:
         self._senders = [
             Sender(self.node, out, copy) for out in self.node.outputs for copy in out.link.copies
         ]
-        self._failover = Failover(self.node, self._senders, self._promoted)
+        self._failover = Failover(self.node, self._senders, self._promoted, patience)
         self._server: NodeServer | None = None
 
     def _output(self, link: Neighbour, schemas: dict[str, pa.Schema]) -> Output:
@@ -182,14 +182,18 @@ def run_node(file: Path, load: LoadPlan, role: str | None = None) -> int:
         format="%(asctime)s.%(msecs)03d %(name)s: %(message)s", datefmt="%H:%M:%S", stream=sys.stderr
     )
     logging.getLogger("kasen").setLevel(logging.INFO)
+    patience = PATIENCE
     while True:
         child = os.fork()
         if child == 0:
-            _be_node(config, load)
+            _be_node(config, load, patience)
         code = _wait_for(child)
         if code != FENCED:
             return code
         config = with_role(config, SECONDARY)
+        # It was alive when it was taken for dead. So would the other one be, on this machine or this network:
+        # waiting longer each time ends what would else go to and fro without any progress.
+        patience *= 2
 
 
 def _wait_for(child: int) -> int:
@@ -203,12 +207,12 @@ def _wait_for(child: int) -> int:
             return 128 + os.WTERMSIG(status)
 
 
-def _be_node(config: NodeConfig, load: LoadPlan) -> NoReturn:
+def _be_node(config: NodeConfig, load: LoadPlan, patience: int) -> NoReturn:
     """Never returns: gRPC would wait for connections of peers that may be gone."""
     parent = os.getppid()
     code = 0
     try:
-        running = Running(config, load)
+        running = Running(config, load, patience)
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: running.node.end("stopped"))
         verdict = running.run(lambda: os.getppid() == parent)

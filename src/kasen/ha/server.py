@@ -66,6 +66,9 @@ class NodeServer(flight.FlightServerBase):  # type: ignore[misc]
         inbox = node.inboxes.get(hello["stream"])
         if inbox is None or (inbox.link.node, inbox.link.query) != (hello["from"], hello["query"]):
             raise DataError(f"no input is for {hello['query']} of {hello['from']} as {hello['stream']}")
+        if hello["copy"] not in inbox.link.copies:
+            copies = ", ".join(inbox.link.copies)
+            raise DataError(f"{hello['copy']} is no copy of {hello['from']}; those are {copies}")
         schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(hello["schema"])))
         with node.lock:
             if hello["to"] > node.generation:
@@ -109,16 +112,21 @@ class NodeServer(flight.FlightServerBase):  # type: ignore[misc]
         raise DataError("this node is stopping")
 
     def _send_acks(self, inbox: Inbox, writer: Any, closed: threading.Event) -> None:
-        """Level-0 acknowledgements at every interval; a level-1 one as soon as it is known."""
+        """Level-0 acknowledgements at every interval, and sooner when a part of the queue has been worked on,
+        as the sender may wait for room; a level-1 one as soon as it is known."""
         node = self._node
-        version = -1
+        version, worked = -1, 0
+        part = node.config.queue // 4
         try:
             while not closed.is_set():
                 with node.lock:
                     due = time.monotonic() + (node.config.ack_interval if version >= 0 else 0.0)
-                    while version == node.version and not closed.is_set() and time.monotonic() < due:
-                        node.acks_ready.wait(due - time.monotonic())
-                    version = node.version
+                    while version == node.version and inbox.worked_rows - worked <= part:
+                        left = due - time.monotonic()
+                        if closed.is_set() or left <= 0:
+                            break
+                        node.acks_ready.wait(left)
+                    version, worked = node.version, inbox.worked_rows
                     ack = node.ack(inbox)
                 if not closed.is_set():
                     writer.write_metadata(pack(ack))

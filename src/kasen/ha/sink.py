@@ -20,7 +20,7 @@ from kasen.ha.wire import BEGIN, Piece, pack, unpack
 from kasen.ha.work import Result
 from kasen.runtime.history import Restart
 
-_REMEMBERED = 20_000
+_REMEMBERED = 500
 
 
 class SinkWork:
@@ -35,7 +35,7 @@ class SinkWork:
         self.generations = {link.stream: 0 for link in inputs}
         self.ended = {link.stream: False for link in inputs}
         self._lengths: dict[str, int] = {}
-        #: Of the latest pieces, µs from a tuple's own time to its being written, by the wall clock.
+        #: Of the latest pieces, µs from their first tuple's own time to its being written, by the wall clock.
         self.lateness: deque[int] = deque(maxlen=_REMEMBERED)
         self._read_journal()
         self._log = self._journal.open("ab")
@@ -69,7 +69,7 @@ class SinkWork:
             file = self._files[stream]
             if piece.batch is not None:
                 file.write(pa.Table.from_batches([piece.batch]))
-                self.lateness.append(time.time_ns() // 1000 - int(times(piece.batch)[-1]))
+                self.lateness.append(time.time_ns() // 1000 - int(times(piece.batch)[0]))
             file.flush(sync=piece.ended)
             self.positions[stream] = piece.upto
             self.ended[stream] = self.ended[stream] or piece.ended

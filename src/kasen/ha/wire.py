@@ -22,6 +22,7 @@ from kasen.errors import DataError
 from kasen.ha.config import NodeConfig
 
 BEGIN = -(2**63)
+_CONNECT_MS = 5000
 #: How a call to another node fails.
 FAULTS = (flight.FlightError, pa.ArrowException, DataError, OSError)
 Json = dict[str, Any]
@@ -91,9 +92,10 @@ def location(config: NodeConfig, address: str) -> str:
 def connect(config: NodeConfig, address: str) -> flight.FlightClient:
     """A client; nothing is sent before its first call."""
     roots = {} if config.tls is None else {"tls_root_certs": config.tls.authority}
-    # A peer that died and came back must be found at once, not after gRPC's growing pauses.
-    pauses = [("grpc.min_reconnect_backoff_ms", 20), ("grpc.max_reconnect_backoff_ms", 200)]
-    pauses.append(("grpc.initial_reconnect_backoff_ms", 20))
+    # A peer that died and came back must be found at once, not after gRPC's growing pauses. The least pause
+    # is also the time that an attempt gets: on a slow network or a busy machine, a short one never succeeds.
+    pauses = [("grpc.initial_reconnect_backoff_ms", 20), ("grpc.max_reconnect_backoff_ms", 200)]
+    pauses.append(("grpc.min_reconnect_backoff_ms", _CONNECT_MS))
     dialled = config.routes.get(address, address)
     return flight.FlightClient(location(config, dialled), generic_options=pauses, **roots)
 
