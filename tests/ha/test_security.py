@@ -133,6 +133,7 @@ def test_an_oversized_message_ends_its_connection(sink: Fixture) -> None:
     [
         ({"stream": "other"}, "no input is for"),
         ({"from": "other"}, "no input is for"),
+        ({"copy": "127.0.0.1:2"}, "is no copy of n"),
         ({"schema": "AAAA"}, "refused"),
         ({"to": "x"}, "refused"),
     ],
@@ -163,6 +164,7 @@ def test_an_address_that_others_reach_needs_tls_and_a_token() -> None:
         ({"compression": "rar"}, "one of none, lz4, zstd, zlib"),
         ({"app": "a.cql"}, "either an app"),
         ({"role": "secondary"}, "peer"),
+        ({"peer": "127.0.0.1:7002"}, "a sink has one copy"),
         ({"inputs": [{"node": "n"}]}, "needs node, query, stream and copies"),
     ],
 )

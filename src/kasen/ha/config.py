@@ -203,6 +203,11 @@ def _check(config: NodeConfig) -> None:
         raise DataError(f"{config.name} needs either an app to run or a sink to write to")
     if config.role == SECONDARY and config.peer is None:
         raise DataError(f"{config.name} is a secondary, and needs the address of its peer")
+    if config.sink is not None and config.peer is not None:
+        raise DataError(
+            f"{config.name} writes files, and two copies would write them twice: a sink has one copy, which"
+            " goes on where its journal ends when it is started again"
+        )
     bounds = [config.max_recovery, config.max_overhead]
     if (config.batch == "auto") != (sum(bound is not None for bound in bounds) == 1):
         raise DataError('batch = "auto" goes with exactly one of max_recovery and max_overhead')

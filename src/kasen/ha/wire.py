@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from hmac import compare_digest
 from typing import Any
 
 import pyarrow as pa
@@ -71,7 +72,7 @@ class _TokenFactory(flight.ServerMiddlewareFactory):  # type: ignore[misc]
         given = [
             value for key, values in headers.items() if key.lower() == "authorization" for value in values
         ]
-        if given != [self._wanted]:
+        if len(given) != 1 or not compare_digest(given[0].encode(), self._wanted.encode()):
             raise flight.FlightUnauthenticatedError("wrong token")
 
 
