@@ -6,7 +6,8 @@ is killed. Everything runs as real processes over TCP on this machine. Active St
 Backup an infinite batch.
 
 Without arguments: few points, one run each. With --full: all batch sizes, ten runs a point, a kill after 20
-s.
+s, which takes half a day; --runs, --seconds and --step take less of each, --resume goes on after an
+interruption.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from kasen.ha.wire import Json
 from tests.ha.nodes import Nodes, through
 
 OUT = Path(__file__).parent / "out" / "semi_active_standby"
+POINTS = OUT / "points.csv"
 COLUMNS = (
     "id BIGINT, timestamp TIMESTAMP, temperature DOUBLE, illuminance DOUBLE, x DOUBLE, y DOUBLE, z DOUBLE"
 )
@@ -212,15 +214,20 @@ def figures(batches: list[int]) -> list[Figure]:
     ]
 
 
-def run(points: Iterable[Point], runs: int, seconds: float) -> dict[Point, Measured]:
-    """Every point once, however many figures show it."""
+def run(
+    points: Iterable[Point], runs: int, seconds: float, known: dict[Point, Measured]
+) -> dict[Point, Measured]:
+    """Every point once, however many figures show it; what is known is not measured again."""
     names = [field.name for field in fields(Measured)]
-    table: dict[Point, Measured] = {}
+    table = dict(known)
     OUT.mkdir(parents=True, exist_ok=True)
-    with (OUT / "points.csv").open("w", newline="") as file:
+    with POINTS.open("a" if known else "w", newline="") as file:
         writer = csv.writer(file)
-        writer.writerow([*(field.name for field in fields(Point)), "runs", *names])
+        if not known:
+            writer.writerow([*(field.name for field in fields(Point)), "runs", *names])
         for point in dict.fromkeys(points):
+            if point in table:
+                continue
             found = [measure(point, seconds) for _ in range(runs)]
             table[point] = Measured(**{name: mean(getattr(each, name) for each in found) for name in names})
             writer.writerow(
@@ -233,6 +240,25 @@ def run(points: Iterable[Point], runs: int, seconds: float) -> dict[Point, Measu
 
 def vars_of(point: Point) -> list[object]:
     return [getattr(point, field.name) for field in fields(Point)]
+
+
+def measured_before() -> dict[Point, Measured]:
+    """The points of an earlier run that was ended."""
+    if not POINTS.exists():
+        return {}
+    found = {}
+    with POINTS.open(newline="") as file:
+        for row in csv.DictReader(file):
+            point = Point(
+                batch=int(row["batch"]) if row["batch"].isdigit() else row["batch"],
+                compression=row["compression"],
+                operator=row["operator"],
+                load=float(row["load"]) if row["load"] else None,
+                rate=int(row["rate"]) if row["rate"] else None,
+                ack=row["ack"],
+            )
+            found[point] = Measured(**{field.name: float(row[field.name]) for field in fields(Measured)})
+    return found
 
 
 def draw(figure: Figure, table: dict[Point, Measured]) -> None:
@@ -262,12 +288,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--full", action="store_true", help="all batch sizes, ten runs a point (hours)")
     parser.add_argument("--figure", type=int, action="append", help="only this one; may be given again")
+    parser.add_argument("--runs", type=int, help="runs a point")
+    parser.add_argument("--seconds", type=float, help="load before the kill")
+    parser.add_argument("--step", type=int, help="from one batch size to the next, up to 500")
+    parser.add_argument("--resume", action="store_true", help="keep the points that were measured before")
     args = parser.parse_args()
-    batches = [1, *range(20, 501, 20)] if args.full else [1, 100, 300, 500]
-    runs, seconds = (10, 20.0) if args.full else (1, 2.0)
+    step = args.step or (20 if args.full else None)
+    batches = [1, *range(step, 501, step)] if step else [1, 100, 300, 500]
+    runs = args.runs or (10 if args.full else 1)
+    seconds = args.seconds or (20.0 if args.full else 2.0)
     wanted = [each for each in figures(batches) if not args.figure or each.number in args.figure]
     points = [point for figure in wanted for _, line in figure.lines for point in line]
-    table = run(points, runs, seconds)
+    table = run(points, runs, seconds, measured_before() if args.resume else {})
     for figure in wanted:
         draw(figure, table)
     print(f"figures {', '.join(str(figure.number) for figure in wanted)} are in {OUT}")
