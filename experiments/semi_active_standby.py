@@ -15,12 +15,13 @@ from __future__ import annotations
 import argparse
 import csv
 import shutil
+import sys
 import tempfile
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from signal import SIGKILL
+from signal import SIGKILL, SIGTERM, signal
 from statistics import mean
 
 import matplotlib.pyplot as plt
@@ -293,6 +294,7 @@ def main() -> None:
     parser.add_argument("--step", type=int, help="from one batch size to the next, up to 500")
     parser.add_argument("--resume", action="store_true", help="keep the points that were measured before")
     args = parser.parse_args()
+    signal(SIGTERM, lambda *_: sys.exit("ended; --resume goes on from here"))  # no node is left behind
     step = args.step or (20 if args.full else None)
     batches = [1, *range(step, 501, step)] if step else [1, 100, 300, 500]
     runs = args.runs or (10 if args.full else 1)

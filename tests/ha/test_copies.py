@@ -104,6 +104,18 @@ def test_neighbours_that_both_lost_their_primaries_do_not_wait_for_each_other(
     assert [sender.rewound for sender in copy.senders] == [700, None, None, 300]
 
 
+def test_who_finds_everything_done_and_everybody_gone_is_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = Copy(tmp_path)
+    copy.answers({}, monkeypatch)
+    for output in copy.node.outputs:
+        done = {"role": PRIMARY, "g": 1, "received": 900, "finished": True}
+        copy.node.heard(output, output.link.copies[0], done)
+    assert copy.failover._take_over(0.0)
+    assert copy.node.finished
+
+
 def test_a_copy_that_comes_back_and_is_not_first_is_the_secondary(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

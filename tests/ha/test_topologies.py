@@ -12,7 +12,7 @@ import pytest
 
 from examples.sensors.generate import generate
 from kasen.ha.cluster import members_of
-from kasen.ha.relay import Relay
+from kasen.ha.relay import Relay, Route
 from tests.ha import reference
 from tests.ha.chains import SOURCE, chain, expected, make_chain, written
 from tests.ha.nodes import Nodes, through
@@ -151,6 +151,26 @@ def test_nodes_find_each_other_on_a_slow_network(tmp_path: Path) -> None:
             nodes.signal(nodes.member("n/1"), signal.SIGKILL)
             nodes.finish("out")
             assert written(tmp_path) == expected(tmp_path), nodes.logs()
+    finally:
+        relay.close()
+
+
+def test_a_link_that_is_lost_and_comes_back_loses_nothing(tmp_path: Path) -> None:
+    """Both of its ends live, so nobody takes over."""
+    make_chain(tmp_path, "range", 2500)
+    relay = Relay()
+    routes: dict[tuple[str, str], Route] = {}
+    try:
+        members = members_of({"folder": "run", **chain(batch=100)}, tmp_path)
+        with Nodes(tmp_path, {}, [through(relay, member, routes) for member in members]) as nodes:
+            nodes.wait_for("out", "inputs_begun", 30)
+            link = [routes[nodes.member("n/1").config.listen, nodes.member("d/1").config.listen]]
+            relay.cut(link)
+            time.sleep(1.0)
+            relay.join(link)
+            nodes.finish("out")
+            assert written(tmp_path) == expected(tmp_path), nodes.logs()
+            assert "taking over" not in nodes.logs()
     finally:
         relay.close()
 

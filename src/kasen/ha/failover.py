@@ -230,6 +230,9 @@ class Failover:
                     node.log.warning("%s has granted generation %d already", name, reply["g"])
                     node.generation = max(node.generation, reply["g"])
                     return False
+            if missing and node.outputs and all(output.finished for output in node.outputs):
+                node.finish()  # the primary died when all was done; those who are missing have left
+                return True
             if missing and not replies and self._primary_is_back():
                 return False
             if missing:

@@ -336,7 +336,7 @@ class Node:
             if isinstance(self.work, AppWork):
                 self._after_work(self.work)
             elif isinstance(self.work, SinkWork) and result.ended:
-                self._finish()
+                self.finish()
             self.send_ready.notify_all()
             while self.is_primary and not self.stopping.is_set() and self._is_full():
                 self.room.wait(0.2)
@@ -462,12 +462,13 @@ class Node:
         if self.finished or not self.is_primary or not self.outputs:
             return
         if all(output.queue.ended and output.finished for output in self.outputs):
-            self._finish()
+            self.finish()
 
-    def _finish(self) -> None:
-        self.finished = True
-        self.version += 1
-        self.acks_ready.notify_all()
+    def finish(self) -> None:
+        with self.lock:
+            self.finished = True
+            self.version += 1
+            self.acks_ready.notify_all()
 
     def _is_ready(self) -> bool:
         """Whether this copy leads, or could: it has, or will be sent, what taking over needs."""
