@@ -287,6 +287,9 @@ class DerivedStream:
         """The stream takes over in the middle: what its relation held before counts as told."""
         self.relation.update(before)
         self._before = self.relation.rows
+
+    def hush(self, before: Instant) -> None:
+        """Nothing is to be told of what was before."""
         self._computed = before
 
     def update(self, now: Instant) -> None:

@@ -267,7 +267,8 @@ class Run:
             name = action.query.name.lower()
             old = self._catalog.query(name)
             if old is not None:
-                keeps = kept_windows(old, action.query, after)
+                in_loop = name in self._catalog.looped, after.in_loop(name)
+                keeps = kept_windows(old, action.query, after, in_loop)
                 kept[name] = {
                     leaf: one for leaf, one in self._leaves.get(name, {}).items() if plain(leaf) in keeps
                 }
@@ -282,12 +283,15 @@ class Run:
             built = self._queries[name]
             if isinstance(built, DerivedStream):
                 built.history += histories.get(name, [])  # its readers' windows still hold those
-            if name in kept or action.backfill:
-                # Inner parts were built last; what they held before is not told again.
-                for part in reversed(self._parts.get(name, [])):
-                    if isinstance(part, DerivedStream):
-                        part.prime(before)
         self._since, self._backfill, self._kept = None, False, {}
+        # Queries of a loop look at one another, so all are silent before any is asked what it held before.
+        silent = [one.query.name.lower() for one in comes if one.query.name.lower() in kept or one.backfill]
+        parts = [part for name in silent for part in self._parts.get(name, [])]
+        streams = [part for part in parts if isinstance(part, DerivedStream)]
+        for stream in streams:
+            stream.hush(before)
+        for stream in streams:
+            stream.prime(before)
 
     def _forget(self, name: str, *, told: bool = False) -> list[Arrival]:
         """A query goes, or makes room for its next text, which knows what was `told`."""

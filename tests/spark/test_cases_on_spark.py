@@ -17,8 +17,10 @@ from tests.test_cases import bind, check_dead_letters, compare
 
 pytestmark = pytest.mark.spark
 
+ALL = [case for case in all_cases() if case.section("error") is None]
 #: Queries that come and go at instants run in the driver only, and a run on executors says so.
-CASES = [case for case in all_cases() if case.section("error") is None and not case.name.startswith("live/")]
+LIVE = [case for case in ALL if case.name.startswith("live/")]
+CASES = [case for case in ALL if case not in LIVE]
 GROUPS = 8
 PLACES = {"driver": None, "1 shard": 1, "3 shards": 3}
 
@@ -40,14 +42,26 @@ def parts(case: Case) -> int:
 def test_cases_have_the_same_answers_on_spark(
     place: str, group: int, spark: SparkSession, tmp_path: Path
 ) -> None:
-    cases = CASES[group::GROUPS]
+    check_together(CASES[group::GROUPS], place, spark, tmp_path, all_by_files=bool(group % 2))
+
+
+def test_queries_that_come_and_go_have_the_same_answers_in_the_driver(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    assert len(LIVE) >= 11
+    check_together(LIVE, "driver", spark, tmp_path)
+
+
+def check_together(
+    cases: list[Case], place: str, spark: SparkSession, tmp_path: Path, *, all_by_files: bool = False
+) -> None:
     members: list[Member] = []
     for number, case in enumerate(cases):
         folder = tmp_path / str(number)
         folder.mkdir()
         members.append(Member(bind(case, folder), folder, spark, PLACES[place], parts(case)))
     for member in members:
-        if isinstance(member.placement, InExecutors) and group % 2:
+        if isinstance(member.placement, InExecutors) and all_by_files:
             member.placement.large = 100  # nearly every answer comes by a file
     failed = []
     for case, member, result in zip(cases, members, run_together(members), strict=True):

@@ -42,6 +42,8 @@ class LiveCatalog:
     prepared: dict[str, Register] = field(default_factory=dict)
     #: For each query, the queries that read it.
     readers: dict[str, set[str]] = field(default_factory=dict)
+    #: The queries that were in a loop when they came: they are planned otherwise.
+    looped: set[str] = field(default_factory=set)
     user: Mapping[str, UserAggregate] = field(default_factory=dict)
 
     @staticmethod
@@ -49,6 +51,7 @@ class LiveCatalog:
         catalog = LiveCatalog(app.time, {one.name.lower(): one for one in app.inputs}, user=app.user)
         for query in app.queries:
             catalog._enter(query)
+        catalog.looped = {name.lower() for loop in app.loops for name in loop}
         catalog.prepared = {one.query.name.lower(): one for one in app.prepared}
         return catalog
 
@@ -85,7 +88,13 @@ class LiveCatalog:
     def copy(self) -> LiveCatalog:
         readers = {name: set(found) for name, found in self.readers.items()}
         return LiveCatalog(
-            self.time, self.inputs, dict(self.queries), dict(self.prepared), readers, self.user
+            self.time,
+            self.inputs,
+            dict(self.queries),
+            dict(self.prepared),
+            readers,
+            set(self.looped),
+            self.user,
         )
 
     # ------------------------------------------------------------ changing
@@ -100,6 +109,9 @@ class LiveCatalog:
                 self.prepared.pop(action.query.name.lower(), None)
             else:
                 self._leave(action.name)
+        for action in change.actions:
+            if isinstance(action, Register) and self.in_loop(action.query.name):
+                self.looped.add(action.query.name.lower())
 
     def after(self, change: Change) -> LiveCatalog:
         """A catalog in which names mean what they will mean after a change; only for looking up."""
@@ -148,6 +160,7 @@ class LiveCatalog:
 
     def _leave(self, name: str) -> None:
         query = self.queries.pop(name.lower(), None)
+        self.looped.discard(name.lower())
         if query is not None:
             for read in self.reads(query):
                 found = self.readers.get(read, set())

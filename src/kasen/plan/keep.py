@@ -62,6 +62,7 @@ def kept_steps(old: Node, new: Node) -> frozenset[Node]:
         below = [visit(child) for child in node.children]
         # What a delay holds is on its way, and is not delivered under another text.
         same = node in had and node not in lost and not isinstance(node, logical.Delay)
+        same = same and not any(map(_is_made_within, node.children))
         kept[node] = all(below) and (is_stateless(node) or same)
         return kept[node]
 
@@ -69,14 +70,27 @@ def kept_steps(old: Node, new: Node) -> frozenset[Node]:
     return frozenset(node for node, keeps in kept.items() if keeps and not is_stateless(node))
 
 
+def _is_made_within(node: Node) -> bool:
+    """Whether a stream that the query itself makes is behind a node: what remembers it starts anew."""
+    if isinstance(node, logical.Streamify | logical.Delay):
+        return True
+    return is_stateless(node) and any(map(_is_made_within, node.children))
+
+
 def kept_leaves(old: Node, new: Node) -> frozenset[Leaf]:
     before, after = _remembering(old), _remembering(new)
     return frozenset(leaf for leaf, nodes in after.items() if before.get(leaf) == nodes)
 
 
-def kept_windows(old: RegisteredQuery, new: RegisteredQuery, names: Names) -> frozenset[Leaf]:
-    """The windows over named streams that go on if `new` replaces `old`."""
-    return kept_leaves(plan_query(old, names), plan_query(new, names))
+def kept_windows(
+    old: RegisteredQuery, new: RegisteredQuery, names: Names, in_loop: tuple[bool, bool]
+) -> frozenset[Leaf]:
+    """The windows over named streams that go on if `new` replaces `old`.
+
+    `in_loop`: whether the old one came as part of a loop, and whether the new one does.
+    """
+    before, after = in_loop
+    return kept_leaves(plan_query(old, names, in_loop=before), plan_query(new, names, in_loop=after))
 
 
 def _remembering(plan: Node) -> dict[Leaf, set[Node]]:

@@ -332,6 +332,11 @@ class SetOp(Binary):
         return self.kind is not SetKind.EXCEPT and self.left.insert_only and self.right.insert_only
 
 
+def twice(node: Node) -> SetOp:
+    """For rows that come in two ways: those of the one, then those of the other."""
+    return SetOp(node.schema, node, node, SetKind.UNION, True)
+
+
 @dataclass(frozen=True, slots=True)
 class Streamify(Unary):
     """Relation to stream. `leaves` are the Touches at which RSTREAM fires, one for each of its leaves."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from kasen.errors import InternalError, ResourceError
+from kasen.errors import ResourceError
 from kasen.operators.base import Operator, State
 from kasen.operators.batch import TICK_BITS, Batch, Bound, concat, empty
 from kasen.operators.delay import Delay
@@ -22,7 +22,7 @@ from kasen.operators.touches import Reports, Touches
 from kasen.operators.user_aggregate import UserAggregate
 from kasen.operators.window import Rows, Timed
 from kasen.plan.instantiate import Context, instantiate
-from kasen.plan.logical import Filter, Node, Scan
+from kasen.plan.logical import Filter, Node, Scan, twice
 from kasen.plan.physical import Plan, Step, stages_of
 from kasen.plan.selection import selectable
 from kasen.runtime.loop import Loop
@@ -56,6 +56,9 @@ class Graph:
         #: reads; or None for a loop.
         self._stages: dict[int, _Alone | None] = {}
         self._loops: dict[int, Loop] = {}
+        #: The steps of loops, and whether steps came and went so that the order must be found again.
+        self._looped: set[int] = set()
+        self._stale = False
         self._births: Births = {}
         self._begun = False
         #: Why loops were stopped. The rest of the pipeline lives on.
@@ -132,28 +135,36 @@ class Graph:
             operator.close()
         self._nodes[step] = self._operators[step] = None
         del self._steps[step]
+        self._stale |= step in self._looped
         self._inputs[step] = ()
         self._stages.pop(step, None)
         self._births.pop(step, None)
         self._free.append(step)
 
     def point(self, step: int, inputs: tuple[int, ...]) -> None:
-        """The step reads others from now on; the caller sees to the order."""
+        """The step reads others from now on; `settle` sees to the order."""
+        self._stale = True
         self._inputs[step] = inputs
         self._steps[step] = Step(step, self.node(step), inputs)
 
     def order_stages(self) -> None:
         """Finds the order of all steps, and the loops among them."""
         self.save_loops()
-        self._stages, self._loops = {}, {}
+        self._stages, self._loops, self._looped, self._stale = {}, {}, set(), False
         for stage in stages_of(self._nodes, self._inputs):
             if stage[0] in self._dead:
                 continue
             if len(stage) > 1 or stage[0] in self._inputs[stage[0]]:
                 self._stages[stage[0]] = None
                 self._loops[stage[0]] = self._make_loop(stage)
+                self._looped.update(stage)
             else:
                 self._enter_stage(stage[0])
+
+    def settle(self) -> None:
+        """After steps came and went: finds the order again, if that changed more than its end."""
+        if self._stale or any(self._wanted(loop.stage) != loop.kept for loop in self._loops.values()):
+            self.order_stages()
 
     def _enter_stage(self, step: int) -> None:
         operator = self._operators[step]
@@ -216,7 +227,7 @@ class Graph:
         ends: dict[int, Bound] = {}
         for step, stage in self._stages.items():
             if ends and (end := self._end_of(step, ends, upto)) < upto:
-                self._run_to_its_end(step, out, end, ends)
+                self._run_to_its_end(step, out, end, ends, births)
             elif stage is None:
                 self._run_loop(self._loops[step], out, upto, ends, births)
             else:
@@ -268,10 +279,10 @@ class Graph:
         self, loop: Loop, out: list[Batch], upto: Bound, ends: dict[int, Bound], births: Births
     ) -> None:
         """A loop that goes round for ever is stopped, and with it all that read it, at the same instant."""
-        seen = self._seen_by(loop, out, births) if births else out
-        stuck = loop.run(seen, upto)
-        for step in loop.stage:
-            out[step] = seen[step]
+        if births and not births.keys().isdisjoint(loop.stage):
+            stuck = self._run_newborn(loop, out, upto, births)
+        else:
+            stuck = loop.run(out, upto)
         if stuck is None:
             return
         below = self._downstream(loop.stage)
@@ -307,7 +318,9 @@ class Graph:
         stage = self._loops[first].stage if first in self._loops else (first,)
         return min((ends[step] for step in stage if step in ends), default=upto)
 
-    def _run_to_its_end(self, first: int, out: list[Batch], end: Bound, ends: dict[int, Bound]) -> None:
+    def _run_to_its_end(
+        self, first: int, out: list[Batch], end: Bound, ends: dict[int, Bound], births: Births
+    ) -> None:
         """Runs a stage that reads a stopped loop, on what there was before that."""
         stage = self._stages[first]
         members = self._loops[first].stage if stage is None else (first,)
@@ -316,9 +329,9 @@ class Graph:
             for source in self._inputs[step]:
                 cut[source] = _below(out[source], end)
         if stage is None:
-            self._run_loop(self._loops[first], cut, end, ends, {})
+            self._run_loop(self._loops[first], cut, end, ends, births)
         else:
-            self._run_step(first, stage, cut, end, {})
+            self._run_step(first, stage, cut, end, births)
         for step in members:
             out[step] = cut[step]
 
@@ -333,19 +346,31 @@ class Graph:
         """The steps that were stopped."""
         return self._dead
 
-    def _seen_by(self, loop: Loop, out: list[Batch], births: Births) -> list[Batch]:
-        """The inputs of a loop with what its steps get besides: all that read a step get the same."""
-        seen = out.copy()
+    def _run_newborn(self, loop: Loop, out: list[Batch], upto: Bound, births: Births) -> Bound | None:
+        """Runs a loop whose steps get further input, each its own: there it reads a union for this once."""
+        seen, steps, operators = out.copy(), dict(self._steps), self._operators.copy()
+        stage: list[int] = []
         for step in loop.stage:
+            inputs = list(self._inputs[step])
             for position, batch in births.get(step, {}).items():
-                source = self._inputs[step][position]
-                readers = [
-                    (s, i) for s in loop.stage for i, each in enumerate(self._inputs[s]) if each == source
-                ]
-                if any(len(births.get(s, {}).get(i, ())) != len(batch) for s, i in readers):
-                    raise InternalError(f"step {source} begins in different ways inside a loop")
-                seen[source] = concat((batch, out[source]), batch.columns)
-        return seen
+                node = self.node(inputs[position])
+                both = twice(node)
+                given, united = len(seen), len(seen) + 1
+                steps[given] = Step(given, node, ())
+                steps[united] = Step(united, both, (given, inputs[position]))
+                seen += [batch, empty(batch.columns)]
+                operators += [None, instantiate(both, self._context)]
+                stage.append(united)
+                inputs[position] = united
+            steps[step] = Step(step, self.node(step), tuple(inputs))
+            stage.append(step)
+        once = Loop(steps, stage, operators, self._context, self._max_ticks, loop.kept)
+        stuck = once.run(seen, upto)
+        once.save()
+        loop.load()
+        for step in loop.stage:
+            out[step] = seen[step]
+        return stuck
 
     def save_loops(self) -> None:
         """Before anybody looks at operators; whoever changes one does so before the next run."""

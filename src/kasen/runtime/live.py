@@ -39,7 +39,6 @@ Planned = tuple[Node, bool]
 
 _Key = tuple[Node, Since | None, tuple[int, ...]]
 _UNKNOWN = -1
-_ANEW = "drop it and register it anew"
 
 
 @dataclass(slots=True)
@@ -65,11 +64,18 @@ class _Placed:
     """A query that is being placed: the steps made for it, and what it begins from."""
 
     query: LiveQuery
+    old: LiveQuery | None
     mine: set[int]
     time: int
     start: Bound
     retained: Retained
+    backfilled: bool
     held: dict[Node, Batch] = field(default_factory=dict)
+
+    @property
+    def silent(self) -> bool:
+        """Whether it takes in what was before in silence, because it goes on or is backfilled."""
+        return self.old is not None or self.backfilled
 
 
 @dataclass(slots=True)
@@ -77,6 +83,7 @@ class Splice:
     """A change made ready: what comes, what is then read elsewhere, what is to be told at once."""
 
     coming: dict[str, LiveQuery] = field(default_factory=dict)
+    placed: dict[str, _Placed] = field(default_factory=dict)
     fresh: list[int] = field(default_factory=list)
     #: What relations hold that were made anew just now; their changes begin from there.
     primed: dict[int, Batch] = field(default_factory=dict)
@@ -104,10 +111,10 @@ class LiveQueries:
 
     # ------------------------------------------------------------ what is there
 
-    def adopt(self, query: RegisteredQuery, plan: Node, steps: Mapping[Node, int]) -> None:
+    def adopt(self, query: RegisteredQuery, plan: Node, steps: Mapping[Node, int], *, in_loop: bool) -> None:
         """A query that the graph was made with."""
         since = {node: None if is_stateless(node) else BEGINNING for node in steps}
-        self._enter(LiveQuery(query, plan, dict(steps), since, steps[plan], BEGINNING))
+        self._enter(LiveQuery(query, plan, dict(steps), since, steps[plan], BEGINNING, in_loop))
 
     def shared_with(self, name: str) -> set[str]:
         """The other queries that have a step in common with this one, beyond the inputs."""
@@ -160,6 +167,7 @@ class LiveQueries:
         self._graph.outputs = {}
         for change in catalog.bind(";\n".join(one["statement"] for one in saved)):
             catalog.apply(change)
+        catalog.looped = {one["name"] for one in saved if one["in_loop"]}
         found: list[LiveQuery] = []
         for one in saved:
             query = catalog.queries[one["name"]]
@@ -181,6 +189,7 @@ class LiveQueries:
         self._graph.rebuild(placed)
         for each in found:
             self._enter(each)
+        self._graph.settle()
 
     def pending(self) -> dict[str, State]:
         """What a change that has not run yet left behind."""
@@ -222,14 +231,16 @@ class LiveQueries:
         """Makes a change ready, to be committed before anything runs; `time` is None before the beginning."""
         splice = Splice()
         self._graph.save_loops()
-        for action in change.actions:
-            if isinstance(action, Register):
-                key = action.query.name.lower()
-                try:
-                    self._place(action, *plans[key], time, splice, retained)
-                except BaseException:
-                    self._undo(splice)
-                    raise
+        try:
+            for action in change.actions:
+                if isinstance(action, Register):
+                    self._place(action, *plans[action.query.name.lower()], time, splice, retained)
+            # Queries of a loop read one another: all are placed before any begins.
+            for placed in splice.placed.values():
+                self._begin(placed, splice)
+        except BaseException:
+            self._undo(splice)
+            raise
         return splice
 
     def commit(self, change: Change, splice: Splice, time: int | None) -> None:
@@ -250,10 +261,10 @@ class LiveQueries:
                 self._graph.outputs.pop(query.registered.name)
                 self._readers.pop(key, None)
                 self.told.pop(query.registered.name, None)
-        if splice.unknown:
-            self._graph.order_stages()
+        self._graph.settle()
         for step, position, batch in splice.births:
-            self._graph.bear(step, position, batch)
+            if step in self._keys:  # readers may be replaced, too
+                self._graph.bear(step, position, batch)
         if time is not None:
             self._graph.begin_steps([s for s in splice.fresh if s not in splice.primed], Bound(time))
             self._born.update(splice.fresh)
@@ -285,34 +296,25 @@ class LiveQueries:
         for node in own_nodes(plan):
             self._step(node, query, old, keeps, splice, mine)
         query.root = query.steps[plan]
-        if time is not None:
-            self._begin(action, query, old, set(mine), time, splice, retained)
         splice.coming[name.lower()] = query
+        if time is not None:
+            past = retained if action.backfill else {}
+            start = min((int(batch.ts[0]) for batch in past.values() if len(batch)), default=time - 1)
+            placed = _Placed(query, old, set(mine), time, Bound(start), past, action.backfill)
+            splice.placed[name.lower()] = placed
 
-    def _begin(
-        self,
-        action: Register,
-        query: LiveQuery,
-        old: LiveQuery | None,
-        mine: set[int],
-        time: int,
-        splice: Splice,
-        retained: Retained,
-    ) -> None:
+    def _begin(self, placed: _Placed, splice: Splice) -> None:
         """What a query that comes while data flows begins with."""
-        past = retained if action.backfill else {}
-        start = min((int(batch.ts[0]) for batch in past.values() if len(batch)), default=time - 1)
-        placed = _Placed(query, mine, time, Bound(start), past)
-        if old is not None:
-            self._check_whole_readers(action.query.name, splice)
-        self._check_whole(query.plan, mine, query.began, splice)
-        silent = old is not None or action.backfill
-        if silent:
+        query = placed.query
+        if placed.old is not None:
+            self._check_whole_readers(query.registered.name, splice)
+        self._check_whole(query.plan, placed.mine, query.began, splice)
+        if placed.silent:
             self._prime(placed, splice)
         else:
             self._bear(placed, splice)
-        if not query.plan.is_stream and (silent or query.root not in mine):
-            self._tell(placed, old, splice)
+        if _is_told(placed):
+            self._tell(placed, splice)
 
     def _step(
         self,
@@ -349,11 +351,11 @@ class LiveQueries:
         if not isinstance(child, Ref):
             return query.steps[child]
         key = child.name.lower()
-        if key in splice.coming:
-            return splice.coming[key].root
-        found = self.queries.get(key)
+        # One that is replaced in the same change is read where it was: so steps that are kept are found.
+        # All its readers move when the change is committed.
+        found = self.queries.get(key) or splice.coming.get(key)
         # A loop leads to a query that is still to be placed.
-        return _UNKNOWN if found is None or key == query.registered.name.lower() else found.root
+        return _UNKNOWN if found is None else found.root
 
     # ------------------------------------------------------------ what is there enters
 
@@ -373,8 +375,6 @@ class LiveQueries:
         """New steps of a query that goes on, or that is backfilled, take in what was before, in silence."""
         for node, step in placed.query.steps.items():
             if step in placed.mine and not is_stateless(node):
-                if _UNKNOWN in self._graph.inputs(step):
-                    raise QueryError("a query of a loop cannot be replaced", remedy=_ANEW)
                 changes = self._holds(node, placed, splice)
                 splice.primed[step] = empty(changes.columns) if node.is_stream else bag(changes)
 
@@ -403,7 +403,9 @@ class LiveQueries:
         inputs = [self._holds(child, placed, splice) for child in node.children]
         if not is_stateless(node):
             self._graph.begin_steps([step], placed.start)
-        return self._graph.operator(step).process(inputs, Bound(placed.time))
+        changes = self._graph.operator(step).process(inputs, Bound(placed.time))
+        # A stream within a query that goes on does not tell again what its relation held before.
+        return nothing if isinstance(node, Streamify) and not placed.backfilled else changes
 
     def _before(self, step: int, splice: Splice) -> Batch:
         """What a step that remembers held before the change, as far as it will not flow in by itself."""
@@ -418,24 +420,31 @@ class LiveQueries:
     def _relation(self, name: str, splice: Splice) -> Batch:
         """What another query's relation holds before the change, as far as it will not flow in by itself."""
         key = name.lower()
-        found = splice.coming.get(key) or self.queries.get(key)
-        if found is None:
-            raise QueryError("a query of a loop cannot be replaced", remedy=_ANEW)
-        if found.initial is not None:
-            return found.initial
-        born = key in splice.coming or key in self._came
-        return empty(len(found.plan.schema)) if born else self._contents.of(found.root)
+        placed = splice.placed.get(key)
+        if placed is None:
+            return self._held(self.queries[key])
+        if not _is_told(placed):
+            return empty(len(placed.query.plan.schema))
+        if placed.query.initial is None:
+            placed.query.initial = bag(self._holds(placed.query.plan, placed, splice))
+        return placed.query.initial
 
-    def _tell(self, placed: _Placed, old: LiveQuery | None, splice: Splice) -> None:
+    def _held(self, query: LiveQuery) -> Batch:
+        """What a relation that is there holds, as far as it will not flow in by itself."""
+        if query.initial is not None:
+            return query.initial
+        born = query.registered.name.lower() in self._came
+        return empty(len(query.plan.schema)) if born else self._contents.of(query.root)
+
+    def _tell(self, placed: _Placed, splice: Splice) -> None:
         """A relation goes over from what it held to what it holds now, for its sink and its readers."""
-        query = placed.query
+        query, old = placed.query, placed.old
         name = query.registered.name
-        holds = bag(self._holds(query.plan, placed, splice))
-        query.initial = holds
+        holds = self._relation(name, splice)
         if old is None or old.registered.schema.types != query.registered.schema.types:
             splice.told[name] = at(holds, Bound(placed.time))
             return
-        was = empty(len(old.plan.schema)) if old.plan.is_stream else self._relation(name, splice)
+        was = empty(len(old.plan.schema)) if old.plan.is_stream else self._held(old)
         change = difference(holds, was, Bound(placed.time))
         splice.told[name] = change
         for step, position in self._readers.get(name.lower(), ()):
@@ -499,7 +508,7 @@ class LiveQueries:
         for position, child in enumerate(self._graph.node(step).children):
             if isinstance(child, Ref):
                 self._readers.get(child.name.lower(), set()).discard((step, position))
-        del self._steps[self._keys.pop(step)]
+        self._forget_key(step)
         self._users.pop(step, None)
         self._born.discard(step)
         self._primed.pop(step, None)
@@ -507,16 +516,22 @@ class LiveQueries:
 
     def _undo(self, splice: Splice) -> None:
         for step in reversed(splice.fresh):
-            del self._steps[self._keys.pop(step)]
+            self._forget_key(step)
             self._graph.remove(step)
+
+    def _forget_key(self, step: int) -> None:
+        """Equal steps may be two, if one was made before what it reads: only one of them is found."""
+        key = self._keys.pop(step)
+        if self._steps.get(key) == step:
+            del self._steps[key]
 
     def _point(self, step: int, position: int, source: int) -> None:
         inputs = list(self._graph.inputs(step))
         inputs[position] = source
-        del self._steps[self._keys[step]]
         node, since, _ = self._keys[step]
+        self._forget_key(step)
         self._keys[step] = (node, since, tuple(inputs))
-        self._steps[self._keys[step]] = step
+        self._steps.setdefault(self._keys[step], step)
         self._graph.point(step, tuple(inputs))
 
     def _move_readers(self, key: str, old: int, new: int) -> None:
@@ -525,8 +540,12 @@ class LiveQueries:
         moved = [edge for edge in self._readers.get(key, ()) if self._graph.inputs(edge[0])[edge[1]] == old]
         for step, position in moved:
             self._point(step, position, new)
-        if moved:
-            self._graph.order_stages()
+
+
+def _is_told(placed: _Placed) -> bool:
+    """Whether what a relation holds at its beginning does not flow out of its steps by itself."""
+    query = placed.query
+    return not query.plan.is_stream and (placed.silent or query.root not in placed.mine)
 
 
 def _packed(batch: Batch) -> State:

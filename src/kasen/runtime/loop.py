@@ -42,6 +42,7 @@ class Loop:
         """`kept`: the steps whose changes are wanted outside."""
         members = set(stage)
         self.stage = tuple(stage)
+        self.kept = tuple(kept)
         self._outside = sorted(
             {source for step in stage for source in plan[step].inputs if source not in members}
         )

@@ -91,7 +91,8 @@ class Pipeline:
         steps = {step.node: step.id for step in plan.steps}
         for query, (_, root) in zip(plan.app.queries, plan.outputs, strict=True):
             top = plan.steps[root].node
-            self.live.adopt(query, top, {node: steps[node] for node in own_nodes(top)})
+            own = {node: steps[node] for node in own_nodes(top)}
+            self.live.adopt(query, top, own, in_loop=query.name.lower() in self.catalog.looped)
 
     def _order(self, query: RegisteredQuery) -> tuple[ValueOrder, bool]:
         root = self._graph.node(self._graph.outputs[query.name])
