@@ -32,7 +32,7 @@ from kasen.runtime.memory import keep_freed_memory
 from kasen.runtime.pipeline import Pipeline
 
 MINUTE = 60_000_000
-CHUNK = 1 << 16
+CHUNK = 1 << 18
 KEYS = 1000
 STREAM = "REGISTER STREAM s (ts TIMESTAMP, k BIGINT, v BIGINT) TIMESTAMP BY ts FROM 'memory';"
 

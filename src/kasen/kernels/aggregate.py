@@ -35,9 +35,12 @@ def _block_end(ts: Any, sub: Any, diff: Any, row: Any) -> Any:
     far = row + WORTH - 1
     if far >= n or ts[far] != ts[row] or sub[far] != sub[row]:
         return row
-    end = far + 1
-    while end < n and end < row + BLOCK and ts[end] == ts[row] and sub[end] == sub[row]:
-        end += 1
+    # Changes are in order of their instants: the last one of a stretch tells of all before it.
+    end = min(row + BLOCK, n)
+    if ts[end - 1] != ts[row] or sub[end - 1] != sub[row]:
+        end = far + 1
+        while ts[end] == ts[row] and sub[end] == sub[row]:
+            end += 1
     end = entering(diff, row, end)
     return end if end - row >= WORTH else row
 

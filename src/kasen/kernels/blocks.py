@@ -3,6 +3,10 @@
 What a row costs in `accumulate` is mostly finding out what to do. Here that is found out once a block, and
 the loops that are left do nothing but the arithmetic. A block's slots and values stay in the cache between
 them. For rows that enter once each; parts that take from a pool or depend on one another are not done here.
+
+Loops run over slices and from 0, and places in records are unsigned: else every access first asks whether
+its index counts from the end, which takes as long as the arithmetic and keeps the compiler from doing
+several rows at a time.
 """
 
 from __future__ import annotations
@@ -38,6 +42,8 @@ BLOCK, WORTH = 1024, 16
 GUESSES = 4096
 _SHIFT = np.uint64(64 - 12)
 
+_KEY, _KEY_NULLS, _STAMP, _NEXT = np.uint64(KEY), np.uint64(KEY_NULLS), np.uint64(STAMP), np.uint64(1)
+
 #: The parts that blocks do.
 DONE_HERE = (COUNT, SUM_INTEGER, SUM_DOUBLE, SQUARE_INTEGER, SQUARE_DOUBLE, LEAST, GREATEST)
 
@@ -45,9 +51,38 @@ DONE_HERE = (COUNT, SUM_INTEGER, SUM_DOUBLE, SQUARE_INTEGER, SQUARE_DOUBLE, LEAS
 @compiled(f"int64({V}, int64, int64)")
 def entering(diff: Any, first: Any, last: Any) -> Any:
     """Up to where, from `first` on, the rows enter once each."""
+    others = 0
+    part = diff[first:last]
+    for i in range(len(part)):  # no way out of the loop, so that it goes over several rows at a time
+        others += part[i] != 1
+    if others == 0:
+        return last
     while first < last and diff[first] == 1:
         first += 1
     return first
+
+
+@compiled(f"int64({M}, int64, int64, {V}, {V}, int64, {V}, {V})", inline=False)
+def _find_by_one_key(
+    data: Any, first: Any, last: Any, table: Any, records: Any, width: Any, guesses: Any, slots: Any
+) -> Any:
+    """`find_all` of a key of one column."""
+    key = data[0, first:last]
+    nulls = data[len(data) - 1, first:last]
+    step = np.uint64(width)
+    for i in range(len(key)):
+        missing = nulls[i] & 1
+        place = ((np.uint64(missing) ^ np.uint64(key[i])) * GOLDEN) >> _SHIFT
+        slot = np.uint64(guesses[place])
+        base = slot * step
+        if slot == 0 or records[base + _KEY] != key[i] or records[base + _KEY_NULLS] != missing:
+            claimed = find_or_claim(data, first + i, 1, table, records, width)
+            if claimed == 0:
+                return first + i
+            guesses[place] = claimed
+            slot = np.uint64(claimed)
+        slots[i] = np.int64(slot)
+    return last
 
 
 @compiled(f"int64({M}, int64, int64, int64, {V}, {V}, int64, {V}, {V})", inline=False)
@@ -67,26 +102,29 @@ def find_all(
     `guesses` [GUESSES]: the slot that a key of this cheap hash had last, or 0. A guess may be of any age,
     because the record itself tells whether it is right.
     """
-    nulls = data[len(data) - 1]
+    if keys == 1:
+        return _find_by_one_key(data, first, last, table, records, width, guesses, slots)
+    part = data[:, first:last]
+    nulls = part[len(data) - 1]
     mask = (1 << keys) - 1
-    for row in range(first, last):
-        missing = nulls[row] & mask
+    for i in range(last - first):
+        missing = nulls[i] & mask
         state = np.uint64(missing)
         for k in range(keys):
-            state = (state ^ np.uint64(data[k, row])) * GOLDEN
+            state = (state ^ np.uint64(part[k, i])) * GOLDEN
         place = np.int64(state >> _SHIFT)
         slot = guesses[place]
         base = slot * width
         k = 0
         if slot and records[base + KEY_NULLS] == missing:
-            while k < keys and records[base + KEY + k] == data[k, row]:
+            while k < keys and records[base + KEY + k] == part[k, i]:
                 k += 1
         if k < keys:
-            slot = find_or_claim(data, row, keys, table, records, width)
+            slot = find_or_claim(data, first + i, keys, table, records, width)
             if slot == 0:
-                return row
+                return first + i
             guesses[place] = slot
-        slots[row - first] = slot
+        slots[i] = slot
     return last
 
 
@@ -103,12 +141,13 @@ def count_rows(
     stamp: Any,
 ) -> Any:
     """Counts a block's rows in their groups' records; how many slots carry the stamp after that."""
+    step, to = np.uint64(width), np.uint64(at)
     for i in range(size if keys else 1):
         slot = slots[i] if keys else 1
-        base = slot * width
-        records[base + at] += 1 if keys else size
-        if records[base + STAMP] != stamp:
-            records[base + STAMP] = stamp
+        base = np.uint64(slot) * step
+        records[base + to] += 1 if keys else size
+        if records[base + _STAMP] != stamp:
+            records[base + _STAMP] = stamp
             touched[count] = slot
             count += 1
     return count
@@ -117,24 +156,25 @@ def count_rows(
 @compiled(f"void({V}, int64, int64, int64, {V}, int64)")
 def _add_to_one(values: Any, first: Any, last: Any, op: Any, records: Any, at: Any) -> None:
     """A part of a single group: the loop keeps it in registers."""
+    part = values[first:last]
     if op == COUNT:
         records[at] += last - first
     elif op == SUM_INTEGER:
         low = np.uint64(0)
         high = 0
-        for row in range(first, last):
-            value = np.uint64(values[row])
+        for i in range(len(part)):
+            value = np.uint64(part[i])
             low += value
-            high += (values[row] >> 63) + (1 if low < value else 0)
+            high += (part[i] >> 63) + (1 if low < value else 0)
         add128(records, at, low, high)
     else:
-        best = values[first]
+        best = part[0]
         if op == LEAST:
-            for row in range(first, last):
-                best = min(best, values[row])
+            for i in range(len(part)):
+                best = min(best, part[i])
         else:
-            for row in range(first, last):
-                best = max(best, values[row])
+            for i in range(len(part)):
+                best = max(best, part[i])
         if records[at]:
             old = records[at + 1]
             best = min(best, old) if op == LEAST else max(best, old)
@@ -147,24 +187,26 @@ def _add_to_each(
     values: Any, first: Any, last: Any, op: Any, slots: Any, records: Any, width: Any, to: Any
 ) -> None:
     """A part of many groups; that of slot s lies at s * width + to."""
+    part = values[first:last]
+    step, offset = np.uint64(width), np.uint64(to)
     if op == COUNT:
-        for i in range(last - first):
-            records[slots[i] * width + to] += 1
+        for i in range(len(part)):
+            records[np.uint64(slots[i]) * step + offset] += 1
     elif op == SUM_INTEGER:
-        for i in range(last - first):
-            add_integer(records, slots[i] * width + to, values[first + i], 1)
+        for i in range(len(part)):
+            add_integer(records, slots[i] * width + to, part[i], 1)
     elif op == LEAST:
-        for i in range(last - first):
-            at = slots[i] * width + to
-            if not records[at] or values[first + i] < records[at + 1]:
+        for i in range(len(part)):
+            at = np.uint64(slots[i]) * step + offset
+            if not records[at] or part[i] < records[at + _NEXT]:
                 records[at] = 1
-                records[at + 1] = values[first + i]
+                records[at + _NEXT] = part[i]
     else:
-        for i in range(last - first):
-            at = slots[i] * width + to
-            if not records[at] or values[first + i] > records[at + 1]:
+        for i in range(len(part)):
+            at = np.uint64(slots[i]) * step + offset
+            if not records[at] or part[i] > records[at + _NEXT]:
                 records[at] = 1
-                records[at + 1] = values[first + i]
+                records[at + _NEXT] = part[i]
 
 
 @compiled(f"void({M}, int64, int64, int64, {V}, {M}, {V}, int64, int64, {M}, {V}, {V})", inline=False)
@@ -184,9 +226,9 @@ def add_block(
 ) -> None:
     """Adds rows [first, last), at most BLOCK of them, to their groups' parts."""
     nulls = 0
-    words = data[len(data) - 1]
-    for row in range(first, last):
-        nulls |= words[row]
+    words = data[len(data) - 1, first:last]
+    for i in range(len(words)):
+        nulls |= words[i]
     for p in range(len(parts)):
         op = parts[p, OP]
         column = parts[p, COLUMN]

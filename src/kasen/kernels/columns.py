@@ -78,7 +78,7 @@ def positions(keep: Mask, out: I64) -> None:
 def gather(column: I64, rows: I64, out: I64) -> None:
     """The column's values at the positions `rows`, in that order."""
     for j in range(len(rows)):
-        out[j] = column[rows[j]]
+        out[j] = column[np.uint64(rows[j])]  # unsigned: no position counts from the end
 
 
 @njit(

@@ -16,12 +16,6 @@ def check_times(ts: Any, greatest: Any, slack: Any, advanced: Any) -> Any:
     A row is late if its time lies below `advanced`, or below the greatest time before it minus `slack`.
     `greatest` is that of the rows read earlier, and the answer's is at least that. There is a row.
     """
-    # What is in order is the usual case, and can be seen without a branch a row.
-    descents = 0
-    for i in range(1, len(ts)):
-        descents += ts[i] < ts[i - 1]
-    if descents == 0 and ts[0] >= greatest and ts[0] >= advanced:
-        return 0, 1, ts[len(ts) - 1]
     late = 0
     ascending = 1
     for i in range(len(ts)):
@@ -70,3 +64,12 @@ def all_within(ts: Any, most: Any) -> Any:
     for i in range(len(ts)):
         beyond += (ts[i] >= most) | (ts[i] <= -most)
     return beyond == 0
+
+
+@compiled(f"boolean({V})", inline=False)
+def ascends(ts: Any) -> Any:
+    """Whether no time is below the one before it."""
+    descents = 0
+    for i in range(1, len(ts)):  # no way out of the loop, so that it goes over several rows at a time
+        descents += ts[i] < ts[i - 1]
+    return descents == 0

@@ -51,6 +51,21 @@ def next_boundary(control: Any, ring: Any) -> Any:
     return boundary
 
 
+@compiled(f"int64({V}, int64, int64)")
+def _below(ts: Any, first: Any, end: Any) -> Any:
+    """Up to where, from `first` on, times lie below `end`. They ascend, so that few need to be looked at."""
+    last = len(ts)
+    if ts[last - 1] < end:
+        return last
+    while first < last:
+        middle = (first + last) >> 1
+        if ts[middle] < end:
+            first = middle + 1
+        else:
+            last = middle
+    return first
+
+
 @compiled(f"void({V}, {V}, {V}, {V}, int64, int64)")
 def _mark(control: Any, shape: Any, records: Any, dirty: Any, slot: Any, boundary: Any) -> None:
     """Notes that a group must be looked at when `boundary` is reported."""
@@ -255,9 +270,7 @@ def slide(
         count = control[OPEN]
         stamp = control[STAMPED]
         first = row
-        last = row
-        while last < n and ts[last] < end:
-            last += 1
+        last = _below(ts, row, end)
         while row < last:
             stop = entering(diff, row, min(row + BLOCK, last))
             if stop - row >= WORTH:

@@ -8,12 +8,14 @@ a column is asked for, and columns that nobody asks for never are.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from kasen.kernels.columns import gather
+from kasen.operators import two_cores
 from kasen.operators.batch import I64, Batch, Columns, are_ones, are_zeros, ones, places, zeros
 
 
@@ -29,6 +31,17 @@ class Part(NamedTuple):
     @property
     def size(self) -> int:
         return len(self.ts) if self.rows is None else len(self.rows)
+
+    def halves(self) -> tuple[Part, Part]:
+        """The first half of the changes, and the others."""
+        cut = self.size // 2
+        if self.rows is not None:
+            return self._replace(rows=self.rows[:cut]), self._replace(rows=self.rows[cut:])
+        ts, sub, diff, columns, _ = self
+        return (
+            Part(ts[:cut], sub[:cut], diff[:cut], [column[:cut] for column in columns]),
+            Part(ts[cut:], sub[cut:], diff[cut:], [column[cut:] for column in columns]),
+        )
 
     def where(self, keep: npt.NDArray[np.bool_]) -> Part:
         chosen = places(keep)
@@ -68,6 +81,10 @@ class Lazy(Batch):
     @property
     def columns(self) -> int:
         return len(self._parts[0].columns) - 1
+
+    @property
+    def parts(self) -> Sequence[Part]:
+        return self._parts
 
     def column(self, index: int) -> I64:
         found = self._columns.get(index)
@@ -137,11 +154,32 @@ class Lazy(Batch):
         return out
 
     def _fill(self, arrays: list[I64], out: I64) -> None:
-        first = 0
-        for part, array in zip(self._parts, arrays, strict=True):
-            to = out[first : first + part.size]
-            if part.rows is None:
-                to[:] = array
-            else:
-                gather(array, part.rows, to)
-            first += part.size
+        pieces = [(part.rows, array, part.size) for part, array in zip(self._parts, arrays, strict=True)]
+        if not two_cores.worth(len(out)):
+            _move(pieces, out)
+            return
+        if len(pieces) == 1:
+            pieces = _halved(*pieces[0])
+        cut = two_cores.middle([size for _, _, size in pieces])
+        first = sum(size for _, _, size in pieces[:cut])
+        two_cores.both(partial(_move, pieces[cut:], out[first:]), partial(_move, pieces[:cut], out[:first]))
+
+
+_Piece = tuple[I64 | None, I64, int]
+
+
+def _halved(rows: I64 | None, array: I64, size: int) -> list[_Piece]:
+    cut = size // 2
+    if rows is None:
+        return [(None, array[:cut], cut), (None, array[cut:], size - cut)]
+    return [(rows[:cut], array, cut), (rows[cut:], array, size - cut)]
+
+
+def _move(pieces: Sequence[_Piece], out: I64) -> None:
+    first = 0
+    for rows, array, size in pieces:
+        if rows is None:
+            out[first : first + size] = array
+        else:
+            gather(array, rows, out[first : first + size])
+        first += size

@@ -8,6 +8,7 @@ import numpy as np
 
 from kasen.operators.base import Stateless
 from kasen.operators.batch import Batch, Bound
+from kasen.operators.block_program import BlockProgram
 from kasen.operators.vector import Evaluator, store
 
 
@@ -17,14 +18,23 @@ class Project(Stateless):
     Different rows may become equal; netting them is left to those who care.
     """
 
-    def __init__(self, items: Sequence[int | Evaluator]) -> None:
+    def __init__(
+        self, items: Sequence[int | Evaluator], programs: Sequence[BlockProgram | None] | None = None
+    ) -> None:
+        """`programs` compute the same as the items, for some of them."""
         self._sources = np.array([item if isinstance(item, int) else -1 for item in items], np.int64)
-        self._computed = [(at, item) for at, item in enumerate(items) if not isinstance(item, int)]
+        programs = programs or [None] * len(items)
+        self._computed = [
+            (at, item, program)
+            for at, (item, program) in enumerate(zip(items, programs, strict=True))
+            if not isinstance(item, int)
+        ]
 
     def process(self, inputs: Sequence[Batch], upto: Bound) -> Batch:
         del upto
         batch = inputs[0]
         picked = batch.pick(self._sources)
-        for at, evaluate in self._computed:
-            store(picked.data, at, evaluate(batch))
+        for at, evaluate, program in self._computed:
+            if program is None or not program.suits(batch) or not program.write(batch, picked.data[at]):
+                store(picked.data, at, evaluate(batch))
         return picked

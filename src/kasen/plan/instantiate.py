@@ -36,6 +36,7 @@ from kasen.operators.user_call import UserCall
 from kasen.operators.user_parts import FromBag, FromPanes
 from kasen.operators.value_order import ValueOrder
 from kasen.plan import logical, lower, lower_joins
+from kasen.plan.block_compile import block_program
 from kasen.plan.compile_expr import compile_condition, compile_items
 from kasen.plan.logical import Deletions, Node, SemiKind
 from kasen.plan.lower_joins import MultiJoin, nothing_cancels
@@ -56,9 +57,11 @@ def instantiate(node: Node, context: Context) -> Operator:
     columns = len(node.schema)
     match node:
         case logical.Filter(condition=condition):
-            return Filter(compile_condition(condition, context.dictionary, context.failures))
+            compiled = compile_condition(condition, context.dictionary, context.failures)
+            return Filter(compiled, block_program(condition, context.dictionary))
         case logical.Project(items=items):
-            return Project(compile_items(items, context.dictionary, context.failures))
+            programs = [block_program(item, context.dictionary) for item in items]
+            return Project(compile_items(items, context.dictionary, context.failures), programs)
         case logical.WindowNode(window=window):
             return _window(window, columns)
         case logical.Reports(window=window):

@@ -7,11 +7,13 @@ alone, so batch boundaries cannot change it. Rows wait here until no earlier one
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 
-from kasen.kernels.instants import check_times
+from kasen.kernels.instants import ascends, check_times
+from kasen.operators import two_cores
 from kasen.operators.base import State
 from kasen.operators.batch import I64, TICK_BITS, Batch, Columns, matrix, ones, zeros
 from kasen.operators.lazy import Lazy, Part
@@ -24,15 +26,40 @@ _KEEP = 8
 
 @dataclass(slots=True)
 class Rows:
-    """Rows of an input as read: times, +1 or -1, columns and NULL bits, where each stood in the source."""
+    """Rows of an input as read: times, +1 or -1, columns and NULL bits, where each stood in the source.
+
+    Rows that stood one after the other say so by a range: few ever ask where a row stood.
+    """
 
     ts: I64
     diff: I64
     data: Columns
-    position: I64
+    stood: I64 | range
+    _ascends: bool | None = None
 
     def __len__(self) -> int:
         return len(self.ts)
+
+    @property
+    def position(self) -> I64:
+        if isinstance(self.stood, range):
+            self.stood = np.arange(self.stood.start, self.stood.stop, dtype=np.int64)
+        return self.stood
+
+    @property
+    def ascends(self) -> bool:
+        """Whether no time is below the one before it: the usual case, and then the ends tell of all."""
+        if self._ascends is None:
+            ts = self.ts
+            if len(ts) < 2:
+                self._ascends = True
+            elif two_cores.worth(len(ts)):
+                cut = len(ts) // 2
+                there, here = two_cores.both(partial(ascends, ts[cut - 1 :]), partial(ascends, ts[:cut]))
+                self._ascends = bool(there) and bool(here)
+            else:
+                self._ascends = bool(ascends(ts))
+        return self._ascends
 
     def take(self, chosen: npt.NDArray[np.intp] | npt.NDArray[np.bool_]) -> Rows:
         data = [column[chosen] for column in self.data]
@@ -41,7 +68,8 @@ class Rows:
     def part(self, first: int, last: int) -> Rows:
         """The rows [first, last): a view."""
         data = [column[first:last] for column in self.data]
-        return Rows(self.ts[first:last], self.diff[first:last], data, self.position[first:last])
+        kept = True if self._ascends else None
+        return Rows(self.ts[first:last], self.diff[first:last], data, self.stood[first:last], kept)
 
 
 def no_rows(columns: int) -> Rows:
@@ -84,8 +112,8 @@ class Feed:
         if not len(rows):
             return rows
         before = self._greatest
-        if len(rows) == 1 and before <= (only := rows.ts.item(0)) >= self._advanced:
-            late, ascending, self._greatest = 0, 1, only
+        if before <= (first := rows.ts.item(0)) >= self._advanced and rows.ascends:
+            late, ascending, self._greatest = 0, 1, rows.ts.item(-1) if len(rows) > 1 else first
         else:
             late, ascending, self._greatest = check_times(rows.ts, before, self._slack, self._advanced)
         refused = self._nothing
@@ -217,7 +245,8 @@ def _below(rows: Rows, ts: int) -> int:
 
 def _copy(rows: Rows) -> Rows:
     data = [column.copy() for column in rows.data]
-    return Rows(rows.ts.copy(), rows.diff.copy(), data, rows.position.copy())
+    stood = rows.stood if isinstance(rows.stood, range) else rows.stood.copy()
+    return Rows(rows.ts.copy(), rows.diff.copy(), data, stood, rows.ascends)
 
 
 def number_tuples(streams: list[I64]) -> list[I64]:

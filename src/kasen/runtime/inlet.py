@@ -19,8 +19,8 @@ from kasen.plan.physical import Input
 from kasen.runtime.feed import Rows
 from kasen.runtime.reader import Piece
 
-#: Larger tables are taken in pieces, which stay in the processor's cache on their way through the operators.
-_MOST_ROWS = 1 << 16
+#: Larger tables are taken in pieces, which answers can follow closely.
+_MOST_ROWS = 1 << 18
 
 
 def _never() -> int:
@@ -61,5 +61,4 @@ class Inlet:
             ts = data[self._timestamp]
         else:
             ts = np.full(count, self._now(), np.int64)
-        positions = np.arange(before, before + count, dtype=np.int64)
-        return Piece(Rows(ts, chunk.diff, data, positions), chunk.dead, chunk, before)
+        return Piece(Rows(ts, chunk.diff, data, range(before, before + count)), chunk.dead, chunk, before)

@@ -77,9 +77,17 @@ def is_beyond(ts: I64) -> npt.NDArray[np.bool_]:
     return (ts >= MOST_TIME) | (ts <= -MOST_TIME)
 
 
+def are_within(rows: Rows) -> bool:
+    """Whether all times are in range."""
+    ts = rows.ts
+    if len(ts) and rows.ascends:
+        return ts.item(0) > -MOST_TIME and ts.item(-1) < MOST_TIME
+    return bool(all_within(ts, MOST_TIME))
+
+
 def within(rows: Rows) -> Rows:
     """The rows whose times are in range."""
-    return rows if all_within(rows.ts, MOST_TIME) else rows.take(~is_beyond(rows.ts))
+    return rows if are_within(rows) else rows.take(~is_beyond(rows.ts))
 
 
 OnProgress = Callable[[Progress], None]
@@ -213,7 +221,7 @@ class Outputs:
             self.bury(dead)
         self.progress.rows += len(rows)
         refused: list[int] = []
-        if not all_within(rows.ts, MOST_TIME):
+        if not are_within(rows):
             beyond = is_beyond(rows.ts)
             refused = (rows.position[beyond] - offset).tolist()
             chunk.expect(refused)

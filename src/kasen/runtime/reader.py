@@ -101,7 +101,7 @@ class Reader:
             ts = data[self._timestamp]
         else:
             ts = np.full(count, self._clock() if self._clock is not None else 0, np.int64)
-        positions = np.arange(self._count, self._count + count, dtype=np.int64)
+        positions = range(self._count, self._count + count)
         return Rows(ts, self._chunk.diff[first:last], data, positions)
 
     @property

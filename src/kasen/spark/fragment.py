@@ -29,6 +29,7 @@ from pyspark import TaskContext
 from kasen.connect.encode import encode
 from kasen.connect.layout import Layout
 from kasen.connect.memory import chunk_of
+from kasen.operators import two_cores
 from kasen.operators.dictionary import Dictionary
 from kasen.plan.fragments import Cut
 from kasen.plan.physical import Input
@@ -191,6 +192,7 @@ class _Keys:
 
 def run_level(job: Job, level: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Runs a fragment on the shard whose rows these are. What is for later levels passes through."""
+    two_cores.use_one_core()
     received: dict[str, list[bytes]] = {}
     shard = -1
     for batch in batches:
