@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,11 @@ from kasen.ha.config import PRIMARY, SECONDARY, STARTING, Neighbour, NodeConfig
 from kasen.ha.failover import Failover
 from kasen.ha.node import Node
 from kasen.ha.node_state import Heard, Output
-from kasen.ha.out_queue import OutQueue
+from kasen.ha.out_queue import OutQueue, times
 from kasen.ha.snapshots import Snapshot
 from kasen.ha.wire import BEGIN, Json, Piece, pack
 from kasen.ha.work import AppWork
+from tests.ha import reference
 from tests.ha.chains import make_chain
 from tests.ha.warm import load_plan
 
@@ -47,6 +49,7 @@ class Copy:
     def __init__(
         self, folder: Path, operator: str = "selection", role: str = SECONDARY, **settings: Any
     ) -> None:
+        self.folder = folder
         make_chain(folder, operator, 50)
         config = NodeConfig("n", HERE, role, PEER, inputs=(UPSTREAM,), outputs=TWICE, **settings)
         self.work = AppWork(load_plan(folder / "n.cql"), folder, (UPSTREAM,))
@@ -204,3 +207,45 @@ def test_what_waits_is_worked_on_in_one_piece(tmp_path: Path) -> None:
     assert (last.rows, last.start, last.upto, last.ended) == (4, 30, 40, True)
     assert inbox.next(5) is None
     assert inbox.waiting_rows == 0
+
+
+def fed(copy: Copy) -> Iterator[int]:
+    """The copy works on one reading after the other; how far it is after each."""
+    node, inbox = copy.node, copy.node.inboxes["readings"]
+    batch = reference.edge(copy.folder / "source.cql")["sent"].batch
+    assert batch is not None
+    copy.work.accept(UPSTREAM, batch.schema)
+    for row, ts in enumerate(times(batch).tolist()):
+        node._marked = 0.0  # marks are made by the clock, which does not matter here
+        piece = Piece(batch.slice(row, 1), inbox.received, ts + 1)
+        node.receive(inbox, "127.0.0.1:3", {"g": 1, "to": 1}, piece)
+        node._work_once()
+        yield ts + 1
+
+
+def arrived(copy: Copy, upto: int) -> None:
+    """All downstream copies have the answers below a time."""
+    for output in copy.node.outputs:
+        for address in output.link.copies:
+            copy.node.heard(output, address, {"role": SECONDARY, "g": 1, "received": upto})
+
+
+@pytest.mark.parametrize("role", [PRIMARY, SECONDARY])
+def test_a_copy_does_not_remember_every_state_it_was_in(role: str, tmp_path: Path) -> None:
+    copy = Copy(tmp_path, "filter", role=role)
+    for upto in fed(copy):
+        arrived(copy, upto)
+    assert copy.work.history is not None
+    assert len(copy.work.history._marks) <= 2
+    told = copy.node.ack(copy.node.inboxes["readings"]).get("release")
+    assert told == (upto if role == PRIMARY else None)
+
+
+def test_a_single_copy_that_remembers_everything_does_not_let_upstream_keep_everything(
+    tmp_path: Path,
+) -> None:
+    copy = Copy(tmp_path, "total", role=PRIMARY)
+    copy.node.is_passive, copy.node.releases.alone = False, True  # as without a peer
+    positions = list(fed(copy))
+    arrived(copy, positions[20])
+    assert copy.node.ack(copy.node.inboxes["readings"])["release"] == positions[20]

@@ -20,6 +20,7 @@ from kasen.ha.config import PRIMARY, SECONDARY
 from kasen.ha.node import Node
 from kasen.ha.sender import Sender
 from kasen.ha.snapshots import from_bytes, to_bytes
+from kasen.ha.status import status_of
 from kasen.ha.wire import BEGIN, FAULTS, Json, ask, call_options, connect, reason, unpack
 
 _ASK_SECONDS = 0.3
@@ -55,7 +56,7 @@ class Failover:
         self._clients = {address: connect(config, address) for address in addresses if address is not None}
         self.answers: dict[str, Callable[[bytes], Json]] = {
             "ping": lambda _: self._ping(),
-            "status": lambda _: node.status(),
+            "status": lambda _: status_of(node),
             "seen": lambda body: self._seen(unpack(body)["node"]),
             "claim": lambda body: self._claimed(unpack(body)),
             "snapshot": self._snapshot,
@@ -334,9 +335,9 @@ class Failover:
             except FAULTS as fault:
                 silent_since = silent_since or time.monotonic()
                 # As long as the other copy may be about to take over, it must find its input.
-                if not node.alone and time.monotonic() - silent_since > _LEASE_SECONDS:
+                if not node.releases.alone and time.monotonic() - silent_since > _LEASE_SECONDS:
                     node.log.warning("no other copy (%s): running without one", reason(fault))
-                    node.alone = True
+                    node.releases.alone = True
 
     def tell_peer_done(self) -> None:
         peer = self._node.config.peer

@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import deque
 from typing import Any
 
 from kasen.errors import DataError, KasenError
@@ -16,11 +15,12 @@ from kasen.ha import snapshots
 from kasen.ha.config import PRIMARY, SECONDARY, STARTING, NodeConfig
 from kasen.ha.inbox import Inbox
 from kasen.ha.node_state import Known, Output
+from kasen.ha.releases import Releases
 from kasen.ha.sink import SinkWork
 from kasen.ha.snapshots import Snapshot
 from kasen.ha.wire import BEGIN, Json, Piece
 from kasen.ha.work import AppWork, Result
-from kasen.runtime.history import Restart
+from kasen.runtime.history import History, Restart
 
 _MOST_ROWS = 1 << 16
 #: A state is marked at most so often: marks are what input is released by.
@@ -53,7 +53,6 @@ class Node:
         self.verdict: str | None = None
         self.fault: KasenError | None = None
         self.finished = False
-        self.release: Restart | None = None
         self.version = 0
         self.exchanges = 0
         self.measured: dict[str, Any] = {}
@@ -69,13 +68,11 @@ class Node:
         self.is_passive = config.peer is not None and (history or config.standby == "passive")
         self.snapshot: Snapshot | None = None
         self.snapshot_wanted = False
-        self.alone = False
+        self.releases = Releases(alone=config.peer is None)
         self._takes_over = False
         self._works = False
         self._worked_at = 0.0
         self._unacknowledged = 0
-        self._passed: deque[tuple[int, dict[str, int]]] = deque()
-        self._released: dict[str, int] = {}
         if isinstance(work, SinkWork):
             for stream, inbox in self.inboxes.items():
                 inbox.received, inbox.ended = work.positions[stream], work.ended[stream]
@@ -243,8 +240,9 @@ class Node:
             if self._unacknowledged > self.config.queue // 4:
                 self._unacknowledged = 0
                 self.acks_ready.notify_all()
-            if self.is_passive and self.is_primary and isinstance(work, AppWork):
-                self._keep_for_snapshots(work, result.upto)
+            if isinstance(work, AppWork) and self.is_primary and self._history(work) is None:
+                self.releases.note(result.upto, self.worked)
+                self._take_snapshot(work, result.upto)
             self.work_done.notify_all()
 
     def _keep_stride(self) -> None:
@@ -257,25 +255,17 @@ class Node:
 
     # ------------------------------------------------------------ snapshots
 
-    def _keep_for_snapshots(self, work: AppWork, upto: int) -> None:
-        """Between runs: a snapshot if one is due, and what may be forgotten while there is no other copy."""
+    def _take_snapshot(self, work: AppWork, upto: int) -> None:
+        """Between runs, if one is due."""
         if self.snapshot_wanted:
             self.snapshot_wanted = False
             self.snapshot = snapshots.take(upto, self.worked, work.snapshot(), self.outputs)
-        if not self._passed or upto > self._passed[-1][0]:
-            self._passed.append((upto, dict(self.worked)))
 
     def confirmed(self, snapshot: Snapshot) -> None:
         """The other copy has the snapshot: what went into it is needed no more."""
         with self.lock:
-            self.alone = False
-            self._release_to(snapshot.positions)
-
-    def _release_to(self, positions: dict[str, int]) -> None:
-        if positions != self._released:
-            self._released = positions
-            self.version += 1
-            self.acks_ready.notify_all()
+            if self.releases.confirm(snapshot.positions):
+                self._tell_upstream()
 
     def take_snapshot_in(self, snapshot: Snapshot) -> None:
         """On the secondary: the newest state of the primary."""
@@ -343,8 +333,8 @@ class Node:
 
     def _after_work(self, work: AppWork) -> None:
         now = time.monotonic()
-        if work.history is not None and now - self._marked >= _MARK_SECONDS:
-            work.history.mark()
+        if (history := self._history(work)) is not None and now - self._marked >= _MARK_SECONDS:
+            history.mark()
             self._marked = now
         if not self._started and all(inbox.received > BEGIN for inbox in self.inboxes.values()):
             self._started = True
@@ -404,25 +394,19 @@ class Node:
 
     def _pass_on(self) -> None:
         """The level-1 acknowledgement: what upstream may forget, as all downstream nodes are done with it."""
-        if not isinstance(self.work, AppWork) or not self.is_primary:
-            return
-        done = min((self._done(output) for output in self.outputs), default=BEGIN)
-        if self.is_passive or self.work.history is None:
-            self._pass_on_alone(done)
-            return
-        restart = self.work.history.restart(done)
-        if restart is not None and (self.release is None or restart.at > self.release.at):
-            self.release = restart
-            self.version += 1
-            self.acks_ready.notify_all()
+        if isinstance(self.work, AppWork) and self.outputs:
+            done = min(self._done(output) for output in self.outputs)
+            if self.releases.follow(done, self._history(self.work), leads=self.is_primary):
+                self._tell_upstream()
 
-    def _pass_on_alone(self, done: int) -> None:
-        """Without another copy to keep snapshots for, input is needed until its answers have arrived."""
-        passed: dict[str, int] | None = None
-        while self._passed and self._passed[0][0] <= done:
-            passed = self._passed.popleft()[1]
-        if passed is not None and (self.alone or self.config.peer is None):
-            self._release_to(passed)
+    def _history(self, work: AppWork) -> History | None:
+        """What the state follows from, if recent input can rebuild it."""
+        return None if self.is_passive else work.history
+
+    def _tell_upstream(self) -> None:
+        """There is news for an acknowledgement, which does not wait for its interval."""
+        self.version += 1
+        self.acks_ready.notify_all()
 
     def _done(self, output: Output) -> int:
         """Below this, a downstream node never asks for answers again."""
@@ -440,13 +424,8 @@ class Node:
         if isinstance(self.work, SinkWork):
             position = self.work.positions[inbox.link.stream]
             ack |= {"received": position, "release": position}
-        elif self.is_primary and self.release is not None:
-            ack["release"] = self.release.of(inbox.link.stream)
-            # With how the downstream nodes' copies may start: whoever starts from this must be able to tell.
-            told = [_alone(output.queue.restart) for output in self.outputs]
-            ack["restart"] = {**self.release.as_json(), "outputs": told}
-        elif self.is_primary and inbox.link.stream in self._released:
-            ack["release"] = self._released[inbox.link.stream]
+        elif self.is_primary:
+            ack |= self.releases.told(inbox.link.stream, self.outputs)
         if self.is_passive and not self.is_primary:
             ack["snapshots"] = True
         if self.service is not None:
@@ -467,46 +446,4 @@ class Node:
     def finish(self) -> None:
         with self.lock:
             self.finished = True
-            self.version += 1
-            self.acks_ready.notify_all()
-
-    def _is_ready(self) -> bool:
-        """Whether this copy leads, or could: it has, or will be sent, what taking over needs."""
-        if self.is_primary or self.work is None:
-            return True
-        return self.snapshot is not None if self.is_passive else True
-
-    def status(self) -> Json:
-        with self.lock:
-            outputs = {
-                f"{output.link.query} -> {output.link.node}": {
-                    "held": len(output.queue),
-                    "upto": output.queue.upto,
-                    "start": output.queue.start,
-                    "main": [output.main.rows, output.main.payload, output.main.wire],
-                    "batch": output.batch,
-                    "bound_kept": output.bound_kept,
-                    "predicted": [output.cost.overhead(output.batch), output.cost.recovery(output.batch)],
-                    "backup": [output.backup.rows, output.backup.payload, output.backup.wire],
-                }
-                for output in self.outputs
-            }
-            if isinstance(self.work, SinkWork) and self.work.lateness:
-                late = sorted(self.work.lateness)
-                self.measured["lateness"] = [late[len(late) // 2], late[len(late) * 99 // 100]]
-            return {
-                "name": self.config.name,
-                "role": self.role,
-                "generation": self.generation,
-                "finished": self.finished,
-                "ready": self._is_ready(),
-                "inputs_begun": any(inbox.received > BEGIN for inbox in self.inboxes.values()),
-                "inputs": {stream: inbox.received for stream, inbox in self.inboxes.items()},
-                "outputs": outputs,
-                "measured": self.measured,
-            }
-
-
-def _alone(restart: Json | None) -> Json | None:
-    """A release without those that came with it, or they would pile up along a chain."""
-    return None if restart is None else {key: value for key, value in restart.items() if key != "outputs"}
+            self._tell_upstream()

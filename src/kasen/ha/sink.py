@@ -21,6 +21,7 @@ from kasen.ha.work import Result
 from kasen.runtime.history import Restart
 
 _REMEMBERED = 500
+_JOURNAL_BYTES = 1 << 20
 
 
 class SinkWork:
@@ -73,11 +74,24 @@ class SinkWork:
             file.flush(sync=piece.ended)
             self.positions[stream] = piece.upto
             self.ended[stream] = self.ended[stream] or piece.ended
-            entry = {"stream": stream, "position": piece.upto, "length": file.position()}
-            entry |= {"generation": self.generations[stream], "ended": self.ended[stream]}
-            self._log.write(pack(entry) + b"\n")
+            self._lengths[stream] = file.position()
+            self._log.write(self._entry(stream))
         self._log.flush()
+        if self._log.tell() > _JOURNAL_BYTES:
+            self._shorten()
         return Result({}, max(self.positions.values()), all(self.ended.values()))
+
+    def _entry(self, stream: str) -> bytes:
+        entry = {"stream": stream, "position": self.positions[stream], "length": self._lengths[stream]}
+        return pack(entry | {"generation": self.generations[stream], "ended": self.ended[stream]}) + b"\n"
+
+    def _shorten(self) -> None:
+        """Only the last line of each stream counts. The old journal counts until the new one has its name."""
+        draft = self._journal.with_suffix(".draft")
+        draft.write_bytes(b"".join(self._entry(stream) for stream in self._lengths))
+        draft.replace(self._journal)
+        self._log.close()
+        self._log = self._journal.open("ab")
 
     def close(self) -> None:
         for file in self._files.values():

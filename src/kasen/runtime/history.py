@@ -22,6 +22,7 @@ from kasen.runtime.pipeline import Pipeline
 
 BEGIN = -(2**63)
 _NO_NEED = 2**63 - 1
+_MOST_MARKS = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +106,9 @@ class History:
         restart = Restart(at, since, tuple(counts), self._pipeline.begun)
         kept = {step: need for step, need in needs.items() if step in self._read_by_windows}
         self._marks.append(_Mark(restart, kept))
+        if len(self._marks) > _MOST_MARKS:
+            # Long windows look far back. An older mark than could be found asks for more, never for less.
+            del self._marks[:-1:2]
 
     def _need(self, step: int, at: int, needs: Mapping[int, tuple[int, ...]]) -> tuple[int, ...]:
         node, inputs = self._plan.steps[step].node, self._plan.steps[step].inputs
