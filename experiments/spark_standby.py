@@ -22,7 +22,7 @@ from tests.spark import chaos
 
 OUT = Path(__file__).parent / "out" / "spark_standby"
 RATE = 500
-ROWS = 30_000
+ROWS = 60_000
 
 
 def node(folder: Path, copies: int) -> tuple[float, Json]:
@@ -37,15 +37,21 @@ def node(folder: Path, copies: int) -> tuple[float, Json]:
         begin = time.monotonic()
         if copies == 1:
             nodes.heal("n")
-        status = nodes.status(nodes.member("source"))
-        assert status is not None
-        had = next(iter(status["outputs"].values()))["upto"]
+        had = source_position(nodes)
         # The sink's frontier is the answers', which may wait for a window to be full.
         caught_up = wait_for_sink(nodes, had) - begin
         measured = nodes.wait_for("n", "recovery", 60)["measured"] if copies == 2 else {}
         nodes.finish("out", 300)
     assert written(folder) == expected(folder), nodes.logs()
     return caught_up, measured
+
+
+def source_position(nodes: Nodes) -> int:
+    """How far the source has read; a busy machine may take a while to say so."""
+    due = time.monotonic() + 60
+    while (status := nodes.status(nodes.member("source"))) is None:
+        assert time.monotonic() < due, nodes.logs()
+    return int(next(iter(status["outputs"].values()))["upto"])
 
 
 def wait_for_sink(nodes: Nodes, position: int) -> float:
