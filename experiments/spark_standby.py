@@ -33,14 +33,17 @@ def node(folder: Path, copies: int) -> tuple[float, Json]:
     with Nodes(folder, given) as nodes:
         nodes.wait_for("out", "inputs_begun", 300)
         time.sleep(8)
-        nodes.signal(nodes.member("n/1"), SIGKILL)
+        leader = nodes.leader("n")
+        assert leader is not None, nodes.logs()
+        nodes.signal(leader, SIGKILL)
         begin = time.monotonic()
         if copies == 1:
             nodes.heal("n")
         had = source_position(nodes)
         # The sink's frontier is the answers', which may wait for a window to be full.
         caught_up = wait_for_sink(nodes, had) - begin
-        measured = nodes.wait_for("n", "recovery", 60)["measured"] if copies == 2 else {}
+        other = next((each for each in nodes.find("n") if each != leader), None)
+        measured = nodes.wait_for(other.name, "recovery", 60)["measured"] if other is not None else {}
         nodes.finish("out", 300)
     assert written(folder) == expected(folder), nodes.logs()
     return caught_up, measured
