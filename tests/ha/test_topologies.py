@@ -155,6 +155,18 @@ def test_nodes_find_each_other_on_a_slow_network(tmp_path: Path) -> None:
         relay.close()
 
 
+@pytest.mark.soak
+def test_secondaries_that_hang_hold_nobody_up(tmp_path: Path) -> None:
+    make_chain(tmp_path, "selection", 2500)
+    with Nodes(tmp_path, chain(batch=1, queue=300)) as nodes:
+        nodes.wait_for("out", "inputs_begun")
+        for name in ("n/2", "d/2"):
+            nodes.signal(nodes.member(name), signal.SIGSTOP)
+        nodes.finish("out", 30)
+        nodes.finish("n/1", 30)
+    assert written(tmp_path) == expected(tmp_path), nodes.logs()
+
+
 def test_a_link_that_is_lost_and_comes_back_loses_nothing(tmp_path: Path) -> None:
     """Both of its ends live, so nobody takes over."""
     make_chain(tmp_path, "range", 2500)
