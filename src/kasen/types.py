@@ -5,11 +5,40 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar, dataclass_transform
 
 import pyarrow as pa
 
 MAX_DECIMAL_DIGITS = 18
+
+Class = TypeVar("Class")
+
+
+class Hashed:
+    """The base of values that are made of values: where such a value keeps its hash."""
+
+    __slots__ = ("_hash",)
+
+
+@dataclass_transform(frozen_default=True)
+def hashed_once(cls: type[Class]) -> type[Class]:
+    """A frozen dataclass, derived from Hashed, whose hash is computed when it is first asked for.
+
+    Plans are looked up by value, part by part. Without this every part would hash all below it again.
+    """
+    made = dataclass(frozen=True, slots=True)(cls)
+    compute = made.__hash__
+
+    def hash_once(self: Class) -> int:
+        try:
+            return self._hash  # type: ignore[attr-defined, no-any-return]
+        except AttributeError:
+            value = compute(self)
+            object.__setattr__(self, "_hash", value)
+            return value
+
+    made.__hash__ = hash_once  # type: ignore[method-assign, assignment]
+    return made
 
 
 class Kind(Enum):
@@ -73,8 +102,8 @@ class Field(NamedTuple):
     type: Type
 
 
-@dataclass(frozen=True, slots=True)
-class Schema:
+@hashed_once
+class Schema(Hashed):
     """The columns of a stream or relation, in order. Names are compared without regard to case."""
 
     fields: tuple[Field, ...]

@@ -10,7 +10,7 @@ import numpy as np
 from kasen.kernels import block_program as kernel
 from kasen.operators import two_cores
 from kasen.operators.batch import I64, Batch
-from kasen.operators.lazy import Lazy, Part
+from kasen.operators.lazy import Lazy, Part, part_of
 
 #: From how many rows on a program is worth its while.
 WORTH = 256
@@ -85,7 +85,7 @@ class BlockProgram:
 def _pieces(batch: Batch) -> Sequence[Part]:
     """The parts of a batch; halves of the largest, if it has more than half of the rows."""
     parts = (
-        list(batch.parts) if isinstance(batch, Lazy) else [Part(batch.ts, batch.sub, batch.diff, batch.data)]
+        list(batch.parts) if isinstance(batch, Lazy) else [part_of(batch)]
     )
     sizes = [part.size for part in parts]
     largest = sizes.index(max(sizes))

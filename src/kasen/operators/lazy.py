@@ -48,6 +48,11 @@ class Part(NamedTuple):
         return self._replace(rows=chosen if self.rows is None else self.rows[chosen])
 
 
+def part_of(batch: Batch) -> Part:
+    """All changes of a batch."""
+    return Part(batch.ts, batch.sub, batch.diff, batch.data)
+
+
 class Lazy(Batch):
     """The changes of the parts, one part after the other. Used like any batch."""
 

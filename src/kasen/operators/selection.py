@@ -15,9 +15,10 @@ import numpy.typing as npt
 
 from kasen.kernels import selection as kernel
 from kasen.operators.base import Stateless
-from kasen.operators.batch import I64, Batch, Bound, empty
+from kasen.operators.batch import I64, Batch, Bound, empty, zeros
 from kasen.operators.dictionary import Dictionary
 from kasen.operators.filter import Filter
+from kasen.operators.lazy import Lazy, Part, part_of
 
 LEAST, GREATEST = -(2**63), 2**63 - 1
 
@@ -84,6 +85,8 @@ class Selection:
         self._others: I64 = np.zeros(0, np.int64)
         self._pairs: I64 = np.zeros((2, 1024), np.int64)
         self._seen: Batch | None = None
+        #: The batch seen last, as a part.
+        self.whole: Part = part_of(empty(0))
         self._starts: I64 = np.zeros(1, np.int64)
         self._rows: I64 = np.zeros(0, np.int64)
 
@@ -350,6 +353,9 @@ class Selection:
         self._rows = np.empty(found, np.int64)
         kernel.by_flag(self._pairs, found, self._starts, self._rows)
         self._seen = batch
+        self.whole = part_of(batch)
+        if not batch.has_nulls():  # those who are handed some of the rows need not look for themselves
+            self.whole = self.whole._replace(columns=[*batch.data[:-1], zeros(len(batch))])
 
     def count(self, batch: Batch, counts: I64) -> None:
         """Adds to counts[flag] how many rows pass each query, without finding out which."""
@@ -383,7 +389,7 @@ class Tap(Stateless):
             if self._nothing is None:
                 self._nothing = empty(batch.columns)
             return self._nothing
-        return batch.take(rows)
+        return Lazy([self._network.whole._replace(rows=rows)])
 
     def config(self) -> list[tuple[str, tuple[int, ...]]]:
         return self._network.config(self.flag)

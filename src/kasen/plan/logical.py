@@ -8,18 +8,18 @@ all that sharing needs.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 
 from kasen.cql.bound import Delay as DelayLength
 from kasen.cql.bound import JoinKind, SetKind, Slide, StreamKind, Unbounded, Window
 from kasen.cql.expr import Aggregate as AggregateCall
 from kasen.cql.expr import Expr
-from kasen.types import Schema
+from kasen.types import Hashed, Schema, hashed_once
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+@hashed_once
+class Node(Hashed):
     """A step of a plan. `schema` is what it puts out."""
 
     schema: Schema
@@ -44,7 +44,7 @@ class Node:
         return False
 
 
-@dataclass(frozen=True, slots=True)
+@hashed_once
 class Scan(Node):
     """A stream or relation from outside."""
 
@@ -56,7 +56,7 @@ class Scan(Node):
         return not self.relation
 
 
-@dataclass(frozen=True, slots=True)
+@hashed_once
 class Ref(Node):
     """The output of another registered query: the edge along which queries share work and form loops."""
 
@@ -73,7 +73,7 @@ class Ref(Node):
         return self.monotone
 
 
-@dataclass(frozen=True, slots=True)
+@hashed_once
 class Unary(Node):
     """A node with one input."""
 
@@ -91,7 +91,7 @@ class Unary(Node):
         return self.child.insert_only
 
 
-@dataclass(frozen=True, slots=True)
+@hashed_once
 class WindowNode(Unary):
     """Stream to relation."""
 
@@ -102,7 +102,7 @@ class WindowNode(Unary):
         return isinstance(self.window, Unbounded)
 
 
-@dataclass(frozen=True, slots=True)
+@hashed_once
 class Reports(Unary):
     """window_start and window_end of a sliding window's latest report: one row, NULLs before the first.
 
@@ -117,7 +117,7 @@ class Reports(Unary):
         return False
 
 
-@dataclass(frozen=True, slots=True)
+@hashed_once
 class Touches(Unary):
     """The instants at which a leaf of an RSTREAM gains, loses or reports; no columns.
 
@@ -131,7 +131,7 @@ class Touches(Unary):
         return True
 
 
-@dataclass(frozen=True, slots=True)
+@hashed_once
 class Filter(Unary):
     """Keeps the rows for which the condition is TRUE."""
 
@@ -142,7 +142,7 @@ class Filter(Unary):
         return self.child.is_stream
 
 
-@dataclass(frozen=True, slots=True)
+@hashed_once
 class Project(Unary):
     """Computes columns."""
 
@@ -153,7 +153,7 @@ class Project(Unary):
         return self.child.is_stream
 
 
-@dataclass(frozen=True, slots=True)
+@hashed_once
 class InnerJoin(Node):
     """The inner join of N inputs.
 
@@ -186,7 +186,7 @@ class Deletions(Enum):
     NONE = "none"
 
 
-@dataclass(frozen=True, slots=True)
+@hashed_once
 class WindowJoin(Node):
     """An inner join with the windows of its inputs: one step from streams to pairs.
 
@@ -212,7 +212,7 @@ class WindowJoin(Node):
         return all(isinstance(window, Unbounded) for window in self.windows)
 
 
-@dataclass(frozen=True, slots=True)
+@hashed_once
 class Binary(Node):
     """A node with two inputs."""
 
@@ -227,7 +227,7 @@ class Binary(Node):
         return replace(self, left=children[0], right=children[1])
 
 
-@dataclass(frozen=True, slots=True)
+@hashed_once
 class OuterJoin(Binary):
     """LEFT, RIGHT or FULL. `keys` are (left expression, right expression); `residual` over both."""
 
@@ -242,7 +242,7 @@ class SemiKind(Enum):
     NULL_AWARE_ANTI = "NULL-AWARE ANTI"
 
 
-@dataclass(frozen=True, slots=True)
+@hashed_once
 class SemiJoin(Binary):
     """Left rows that have (SEMI) or lack (ANTI) a right row with equal keys and a true residual.
 
@@ -259,7 +259,7 @@ class SemiJoin(Binary):
         return self.kind is SemiKind.SEMI and self.left.insert_only and self.right.insert_only
 
 
-@dataclass(frozen=True, slots=True)
+@hashed_once
 class Aggregate(Unary):
     """GROUP BY: the keys, then the aggregates. No keys: one row, always."""
 
@@ -271,7 +271,7 @@ class Aggregate(Unary):
         return False
 
 
-@dataclass(frozen=True, slots=True)
+@hashed_once
 class WindowAggregate(Unary):
     """A window and the aggregate over it as one step: the window's rows are never materialised as changes.
 
@@ -288,7 +288,7 @@ class WindowAggregate(Unary):
         return False
 
 
-@dataclass(frozen=True, slots=True)
+@hashed_once
 class PaneAggregate(Unary):
     """The pane-level query: reduces each pane of `pane` units to partials, a row a group and pane."""
 
@@ -302,7 +302,7 @@ class PaneAggregate(Unary):
         return True
 
 
-@dataclass(frozen=True, slots=True)
+@hashed_once
 class WindowCombine(Unary):
     """The window-level query: combines panes into the windows of RANGE ... SLIDE ..."""
 
@@ -315,12 +315,12 @@ class WindowCombine(Unary):
         return False
 
 
-@dataclass(frozen=True, slots=True)
+@hashed_once
 class Distinct(Unary):
     """One row for each different row."""
 
 
-@dataclass(frozen=True, slots=True)
+@hashed_once
 class SetOp(Binary):
     """UNION, EXCEPT, INTERSECT [ALL]."""
 
@@ -337,7 +337,7 @@ def twice(node: Node) -> SetOp:
     return SetOp(node.schema, node, node, SetKind.UNION, True)
 
 
-@dataclass(frozen=True, slots=True)
+@hashed_once
 class Streamify(Unary):
     """Relation to stream. `leaves` are the Touches at which RSTREAM fires, one for each of its leaves."""
 
@@ -362,7 +362,7 @@ class Streamify(Unary):
         return not (self.kind is StreamKind.ISTREAM and self.child.insert_only)
 
 
-@dataclass(frozen=True, slots=True)
+@hashed_once
 class Delay(Unary):
     """Moves a stream into the future; where a loop is cut."""
 

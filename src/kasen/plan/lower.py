@@ -7,7 +7,7 @@ lower_joins), an outer join an inner join beside the padded rows that found no p
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from kasen.cql.bound import JoinKind, PartitionRows, Rows, SetKind, Slide
@@ -17,10 +17,10 @@ from kasen.plan import logical
 from kasen.plan.exprs import remap, shift, substitute
 from kasen.plan.logical import Node, SemiKind, Unary
 from kasen.plan.lower_joins import MultiJoin, chain, key, lower_join, pick_columns, restore, with_columns
-from kasen.types import BOOLEAN, Field, Schema
+from kasen.types import BOOLEAN, Field, Schema, hashed_once
 
 
-@dataclass(frozen=True, slots=True)
+@hashed_once
 class Pad(Unary):
     """The child's columns between `before` and `after` columns of NULLs."""
 
@@ -28,7 +28,7 @@ class Pad(Unary):
     after: int
 
 
-@dataclass(frozen=True, slots=True)
+@hashed_once
 class SlidingAggregate(Unary):
     """Both levels of a sliding aggregate as one step: tuples of the stream in, windows' rows out."""
 
@@ -41,7 +41,7 @@ class SlidingAggregate(Unary):
         return False
 
 
-@dataclass(frozen=True, slots=True)
+@hashed_once
 class OrdinalRows(Node):
     """[ROWS] on a shard: reads the shard's tuples with their ordinals, and the instants of all tuples."""
 

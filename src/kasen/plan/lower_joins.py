@@ -15,12 +15,12 @@ from kasen.plan import logical
 from kasen.plan.exprs import columns_used, remap
 from kasen.plan.logical import Deletions, Node
 from kasen.plan.rules.join_keys import starts_of
-from kasen.types import Field, Schema
+from kasen.types import Field, Schema, hashed_once
 
 JOIN_TREE, PARALLEL_TREES, MJOIN, PARALLEL_MJOIN = METHODS = JOIN_HINTS
 
 
-@dataclass(frozen=True, slots=True)
+@hashed_once
 class MultiJoin(Node):
     """An inner join as one operator: streams with their windows, or relations (window None).
 
@@ -49,14 +49,14 @@ class MultiJoin(Node):
         return all(isinstance(w, Unbounded) or (w is None and node.insert_only) for node, w in pairs)
 
 
-@dataclass(frozen=True, slots=True)
+@hashed_once
 class Numbered(logical.Unary):
     """The changes of one input of parallel trees, with the input's number in their instants."""
 
     number: int
 
 
-@dataclass(frozen=True, slots=True)
+@hashed_once
 class LeftJoined(Node):
     """A two-way join that puts out only what its left input's changes cause: the root of a parallel tree."""
 
@@ -73,7 +73,7 @@ class LeftJoined(Node):
         return replace(self, inputs=(left, right))
 
 
-@dataclass(frozen=True, slots=True)
+@hashed_once
 class Selected(Node):
     """The results of parallel trees, one from each input's."""
 
