@@ -84,9 +84,7 @@ class BlockProgram:
 
 def _pieces(batch: Batch) -> Sequence[Part]:
     """The parts of a batch; halves of the largest, if it has more than half of the rows."""
-    parts = (
-        list(batch.parts) if isinstance(batch, Lazy) else [part_of(batch)]
-    )
+    parts = list(batch.parts) if isinstance(batch, Lazy) else [part_of(batch)]
     sizes = [part.size for part in parts]
     largest = sizes.index(max(sizes))
     if two_cores.worth(sizes[largest]) and 2 * sizes[largest] > sum(sizes):
