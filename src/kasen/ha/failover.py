@@ -26,7 +26,7 @@ from kasen.ha.wire import BEGIN, FAULTS, Json, ask, call_options, connect, reaso
 _ASK_SECONDS = 0.3
 #: Of the interval between pings, what an answer may take: two silences in a row are then seen within 2.4 of
 #: them.
-_PING_SHARE = 0.65
+_PING_SHARE = 0.6
 #: Pings that show both copies to be secondaries, before one of them leads.
 _TURN = 2
 #: Silences in a row that mean a failure; more of them for a copy that was once taken for dead and was not.
