@@ -79,7 +79,8 @@ class Scope:
                 what = f"{node.sql()!r} is a column of the query around"
                 fault = f"{what}, which {self.parent.closed_to} cannot use"
                 raise self.text.error(fault, node, "join the two in FROM, and GROUP BY for aggregates")
-        if found is None and any(item.unknown for item in self.items):
+        around = self.parent.items if self.parent is not None else []
+        if found is None and any(item.unknown for item in (*self.items, *around)):
             raise UnknownSchema(node.name)
         if found is None:
             raise self._unknown(node)

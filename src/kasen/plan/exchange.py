@@ -15,9 +15,11 @@ from kasen.cql.expr import Column, Expr
 from kasen.plan import logical
 from kasen.plan.exprs import rebuild
 from kasen.plan.logical import Node, Scan
+from kasen.plan.loop_sharding import LoopSharding, loop_sharding
 from kasen.plan.lower import Pad, SlidingAggregate
 from kasen.plan.physical import Plan
 from kasen.plan.split import (
+    ANY,
     EVERYWHERE,
     SPREAD,
     Need,
@@ -29,8 +31,6 @@ from kasen.plan.split import (
     part_of,
     shifted,
 )
-
-_LOOP = "it is part of a loop"
 
 
 class To(Enum):
@@ -79,14 +79,19 @@ class Exchanges:
     chains: dict[int, tuple[int, ...]] = field(default_factory=dict)
     bases: dict[int, int] = field(default_factory=dict)
     _wants: dict[int, Need] = field(default_factory=dict)
+    #: For each step of a loop, how the loop is sharded.
+    _loops: dict[int, LoopSharding] = field(default_factory=dict)
 
     def find(self) -> Exchanges:
         stages = self.plan.stages()
-        for stage in reversed(stages):
-            for step in reversed(stage):
-                self._ask(step, in_loop=is_loop(self.plan, stage))
         for stage in stages:
             if is_loop(self.plan, stage):
+                self._loops |= dict.fromkeys(stage, loop_sharding(self.plan, stage))
+        for stage in reversed(stages):
+            for step in reversed(stage):
+                self._ask(step)
+        for stage in stages:
+            if stage[0] in self._loops:
                 self._place_loop(stage)
             elif not self._is_scan(stage[0]):
                 self._place(stage[0])
@@ -131,14 +136,14 @@ class Exchanges:
             found += self.plan.steps[found[-1]].inputs
         return tuple(found)
 
-    def _ask(self, step: int, *, in_loop: bool) -> None:
+    def _ask(self, step: int) -> None:
         """Tells the chains below a step how it would like them split; the first to ask is heard."""
         node = self._node(step)
-        if self._is_scan(step) or _looks_at_order(node):
+        if self._is_scan(step) or (_looks_at_order(node) and step not in self._loops):
             return
         children = self.plan.steps[step].inputs
-        if in_loop:
-            needs = [Need(why=_LOOP)] * len(children)
+        if step in self._loops:
+            needs = [self._loop_need(step, position) for position in range(len(children))]
         elif self._flexible(step):
             mine = self._wants.get(step, Need())
             needs = [mine if mine.by is None else Need(below(node, mine.by))]
@@ -293,13 +298,40 @@ class Exchanges:
             return Split.by(way for way in first.ways if way in second.ways)
         return above(node, first)
 
+    def _loop_need(self, step: int, position: int) -> Need:
+        """What a step of a loop needs of an input from outside: a split by the loop's key, if it has one."""
+        loop = self._loops[step]
+        if loop.why:
+            return Need(why=f"it is part of a loop: {loop.why}")
+        if (step, position) not in loop.inputs:
+            return ANY
+        columns = all_columns(self._node(self.plan.steps[step].inputs[position]).schema)
+        return Need(tuple(columns[at] for at in loop.inputs[step, position]))
+
     def _place_loop(self, stage: tuple[int, ...]) -> None:
-        """A loop goes instant by instant, so it stays together."""
+        """A loop goes instant by instant, so it stays together, or the tuples of each key do."""
+        loop = self._loops[stage[0]]
         for step in stage:
-            self.splits[step] = Split(why=_LOOP)
+            if loop.why:
+                self.splits[step] = Split(why=self._loop_need(step, 0).why)
+            else:
+                columns = all_columns(self._node(step).schema)
+                self.splits[step] = Split.by((columns[at],) for at in sorted(loop.holders[step]))
         for step in stage:
             for position, child in enumerate(self.plan.steps[step].inputs):
-                self.edges[step, position] = self._to_one(child)
+                if loop.why:
+                    self.edges[step, position] = self._to_one(child)
+                elif child in self._loops and self._loops[child] is loop:
+                    self.edges[step, position] = None
+                else:
+                    self.edges[step, position] = self._by_key_of_loop(step, position, child)
+
+    def _by_key_of_loop(self, step: int, position: int, child: int) -> Exchange | None:
+        loop = self._loops[step]
+        columns = all_columns(self._node(child).schema)
+        keys = tuple(columns[at] for at in loop.inputs[step, position])
+        same = not self._is_scan(child) and keys in self._split(child).ways
+        return None if same else Exchange(child, To.KEY, keys)
 
     def _to_one(self, child: int) -> Exchange | None:
         """The first shard has what is everywhere, too."""

@@ -187,6 +187,8 @@ def describe(node: Node, time: Type) -> str:
             return f"Window {show_window(window, time, node.child)}"
         case logical.Reports(window=window):
             return f"Reports of {show_window(window, time)}"
+        case logical.Touches():
+            return f"Instants of {_leaf(node, time)}"
         case logical.Filter(condition=condition):
             return f"Filter {show(condition)}"
         case logical.Project(items=items, schema=schema):

@@ -8,8 +8,8 @@ exchanged by whatever column the loop asks for.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from kasen.cql.bound import PartitionRows, Rows, StreamKind
 from kasen.cql.expr import Column
@@ -20,81 +20,83 @@ from kasen.plan.physical import Plan
 #: The columns of a step that hold the key; None as long as nothing is known.
 Holders = frozenset[int] | None
 
-_TWO_KEYS = "what comes from outside is asked for by two keys"
-
 
 @dataclass(frozen=True, slots=True)
 class LoopSharding:
-    """The key, as the name of a column of the delay it was found at; or why there is none."""
+    """The key, as the name of a column of the delay it was found at; or why there is none.
+
+    `holders` has for each step of the loop the columns that hold the key, `inputs` for each input from
+    outside, by step and position, the column to exchange it by.
+    """
 
     key: str = ""
     why: str = ""
+    holders: Mapping[int, frozenset[int]] = field(default_factory=dict)
+    inputs: Mapping[tuple[int, int], frozenset[int]] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        return f"shardable by {self.key}" if self.key else f"one shard ({self.why})"
+        return f"sharded by {self.key}" if self.key else f"one shard ({self.why})"
 
 
 def loop_sharding(plan: Plan, stage: Sequence[int]) -> LoopSharding:
-    """The first column, of the first delay, that goes all the way round; else what the last try failed at."""
+    """The first column, of the first delay, that goes all the way round; else where each of them is lost."""
     delay = next(step for step in stage if isinstance(plan.steps[step].node, logical.Delay))
-    why = ""
-    for column, field in enumerate(plan.steps[delay].node.schema):
-        why = _Trip(plan, stage, delay, column).broken()
+    lost: dict[str, list[str]] = {}
+    for column, each in enumerate(plan.steps[delay].node.schema):
+        trip = _Trip(plan, stage, delay, column)
+        why = trip.broken()
         if not why:
-            return LoopSharding(key=field.name)
-    return LoopSharding(why=why)
+            return LoopSharding(each.name, "", trip.holders, trip.inputs)
+        lost.setdefault(why, []).append(each.name)
+    return LoopSharding(why="; ".join(f"{', '.join(names)}: {why}" for why, names in lost.items()))
 
 
 class _Trip:
-    """One column on its way around."""
+    """One column on its way around.
+
+    A step of which nothing is known yet may hold the key anywhere. What is known only shrinks, until nothing
+    changes any more: then every step has what it needs.
+    """
 
     def __init__(self, plan: Plan, stage: Sequence[int], delay: int, column: int) -> None:
         self._plan = plan
         self._stage = stage
         self._inside = set(stage)
         self._delay = delay
-        self._holders: dict[int, Holders] = {delay: frozenset({column})}
         self._column = column
+        self.holders: dict[int, frozenset[int]] = {delay: frozenset({column})}
+        self.inputs: dict[tuple[int, int], frozenset[int]] = {}
 
     def broken(self) -> str:
         """Where the key is lost; empty if it comes back."""
-        for _ in range(len(self._stage) + 1):
-            before = dict(self._holders)
+        changed = True
+        while changed:
+            changed = False
             for step in self._stage:
-                if step != self._delay:
-                    found = self._through(step)
-                    if isinstance(found, str):
-                        return found
-                    if found is not None:
-                        self._holders[step] = found
-            if before == self._holders:
-                break
-        last = self._of(self._plan.steps[self._delay].inputs[0])
+                found = self._through(step) if step != self._delay else None
+                if isinstance(found, str):
+                    return found
+                if found is not None and found != self.holders.get(step):
+                    self.holders[step] = found & self.holders.get(step, found)
+                    changed = True
+                    if not self.holders[step]:
+                        return f"{_called(self._plan.steps[step].node)} does not hand it on"
+        last = self.holders.get(self._plan.steps[self._delay].inputs[0])
         if last is None or self._column not in last:
-            return "no column goes all the way round"
+            return "it does not come back where it was"
         return ""
-
-    def _of(self, step: int) -> Holders:
-        return self._holders.get(step)
-
-    def _outside(self, step: int, columns: frozenset[int]) -> Holders:
-        """An input from outside takes the key that it is asked for; two different ones are too many."""
-        known = self._of(step)
-        columns = columns if known is None else known & columns
-        self._holders[step] = columns
-        return columns
 
     def _through(self, step: int) -> Holders | str:
         """Which columns of a step hold the key, or why none does."""
         node, inputs = self._plan.steps[step].node, self._plan.steps[step].inputs
-        children = [self._of(source) for source in inputs]
-        if isinstance(node, logical.InnerJoin | logical.SemiJoin):
-            return self._join(node, inputs, children)
-        if isinstance(node, logical.SetOp):
-            return self._union(inputs, children)
-        if children[0] is None:
+        children = [self.holders.get(source) for source in inputs]
+        if all(held is None for held in children):
             return None
-        return self._alone(node, children[0])
+        if isinstance(node, logical.InnerJoin | logical.SemiJoin):
+            return self._join(step, node, children)
+        if isinstance(node, logical.SetOp):
+            return self._union(step, children)
+        return self._alone(node, children[0] or frozenset())
 
     def _alone(self, node: Node, held: frozenset[int]) -> Holders | str:
         found: frozenset[int] = held
@@ -113,6 +115,9 @@ class _Trip:
                 return "ROWS counts the tuples of all keys"
             case logical.Streamify(kind=StreamKind.RSTREAM):
                 return "RSTREAM speaks whenever any key moves"
+            case lower.SlidingAggregate(keys=count):
+                # Keys come first, in the input and in the output.
+                found = frozenset(column for column in held if column < count)
             case lower.Pad(before=before):
                 found = frozenset(before + column for column in held)
             case logical.Filter() | logical.WindowNode() | logical.Streamify() | logical.Delay():
@@ -121,44 +126,41 @@ class _Trip:
                 pass
             case _:
                 return f"{type(node).__name__} looks at all keys"
-        return found or f"{_called(node)} does not hand the key on"
+        return found or f"{_called(node)} does not hand it on"
 
     def _join(
-        self, node: logical.InnerJoin | logical.SemiJoin, inputs: tuple[int, ...], children: list[Holders]
+        self, step: int, node: logical.InnerJoin | logical.SemiJoin, children: list[Holders]
     ) -> Holders | str:
-        pairs = _equal_columns(node)
         left, right = children
-        if left is None and right is None:
-            return None
         met = frozenset(
-            (a, b) for a, b in pairs if (left is None or a in left) and (right is None or b in right)
+            (a, b)
+            for a, b in _equal_columns(node)
+            if (left is None or a in left) and (right is None or b in right)
         )
         if not met:
-            return "a join does not compare the key"
-        for side, held in enumerate(children):
-            if held is None and inputs[side] in self._inside:
-                return None
-            asked = frozenset(pair[side] for pair in met)
-            if inputs[side] not in self._inside and not self._outside(inputs[side], asked):
-                return _TWO_KEYS
+            return "a join does not compare it"
         if isinstance(node, logical.SemiJoin):
-            return frozenset(a for a, _ in met)
+            found = self._ask(step, 0, frozenset(a for a, _ in met))
+            self._ask(step, 1, frozenset(b for a, b in met if a in found))
+            return found
+        for side in range(2):
+            self._ask(step, side, frozenset(pair[side] for pair in met))
         width = len(node.inputs[0].schema)
         return frozenset(a for a, _ in met) | frozenset(width + b for _, b in met)
 
-    def _union(self, inputs: tuple[int, ...], children: list[Holders]) -> Holders | str:
-        known = [held for held in children if held is not None]
-        if not known:
-            return None
-        common = frozenset.intersection(*known)
+    def _union(self, step: int, children: list[Holders]) -> Holders | str:
+        common = frozenset.intersection(*(held for held in children if held is not None))
         if not common:
-            return "a union's branches have the key in different columns"
-        for source, held in zip(inputs, children, strict=True):
-            if held is None and source in self._inside:
-                return None
-            if source not in self._inside and not self._outside(source, common):
-                return _TWO_KEYS
-        return common
+            return "the branches of a set operation have it in different columns"
+        return frozenset.intersection(*(self._ask(step, at, common) for at in range(len(children))))
+
+    def _ask(self, step: int, position: int, columns: frozenset[int]) -> frozenset[int]:
+        """What comes from outside is exchanged by one column, as only inside all of them are equal."""
+        if self._plan.steps[step].inputs[position] in self._inside:
+            return columns
+        columns &= self.inputs.get((step, position), columns)
+        self.inputs[step, position] = frozenset(sorted(columns)[:1])
+        return self.inputs[step, position]
 
 
 def _equal_columns(node: logical.InnerJoin | logical.SemiJoin) -> list[tuple[int, int]]:

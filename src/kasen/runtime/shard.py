@@ -101,7 +101,8 @@ class Shard:
         out = self._graph.run(sources, orders.upto)
         sent = Sent()
         for edge, shipper in self._outgoing:
-            if not (edge.name in self._fragment.everywhere and self._shard):
+            # Of what every shard has, the first one's is sent; but what stays on its shard, by each.
+            if edge.to is To.SAME or not (edge.name in self._fragment.everywhere and self._shard):
                 self._send(edge, shipper, out.get(edge.name), sent)
         for name, shipper, nets in self._queries:
             batch = out.get(name)
