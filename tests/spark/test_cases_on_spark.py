@@ -21,6 +21,8 @@ ALL = [case for case in all_cases() if case.section("error") is None]
 #: Queries that come and go at instants run in the driver only, and a run on executors says so.
 LIVE = [case for case in ALL if case.name.startswith("live/")]
 CASES = [case for case in ALL if case not in LIVE]
+#: Those with loops, which are sharded by their keys if they hand one on.
+LOOPS = [case for case in CASES if "loop" in case.name or case.name.startswith("papers/e_")]
 GROUPS = 8
 PLACES = {"driver": None, "1 shard": 1, "3 shards": 3}
 
@@ -43,6 +45,11 @@ def test_cases_have_the_same_answers_on_spark(
     place: str, group: int, spark: SparkSession, tmp_path: Path
 ) -> None:
     check_together(CASES[group::GROUPS], place, spark, tmp_path, all_by_files=bool(group % 2))
+
+
+def test_loops_have_the_same_answers_on_executors(spark: SparkSession, tmp_path: Path) -> None:
+    assert "delay/loop_by_account" in [case.name for case in LOOPS]
+    check_together(LOOPS, "3 shards", spark, tmp_path)
 
 
 def test_queries_that_come_and_go_have_the_same_answers_in_the_driver(

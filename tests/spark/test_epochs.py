@@ -11,6 +11,7 @@ import pytest
 from kasen.errors import DataError
 from kasen.runtime.arrays import pack_arrays, unpack_arrays
 from kasen.spark.epochs import LEAST, Files, Journal, Store
+from kasen.spark.ledger import Ledger
 
 
 def store(folder: Path, app: str = "app", layout: str = "the driver") -> Store:
@@ -167,6 +168,21 @@ def test_bytes_written_are_in_proportion_to_the_input_whatever_the_state() -> No
             written += size if snapshot is not None else 0
             journal.add(epoch, ("s", segment), snapshot)
         assert written <= epochs * segment + size
+
+
+def test_epochs_are_numbered_on_when_all_of_the_last_one_is_in_snapshots(tmp_path: Path) -> None:
+    """Else a shard that is restored would take what came since for what its snapshot holds already."""
+    ledger = Ledger(Files(str(tmp_path)), ["1.0"])
+    ledger.files.make("files")
+    ledger.load({})
+    for epoch in range(3):
+        assert ledger.next == epoch
+        ledger.begin()
+        ledger.write_orders(epoch, b"orders")
+        ledger.take([{"part": "1.0", "segment": "", "weight": 1, "snapshot": ("a file", 1)}])
+        ledger.close(epoch)
+        assert ledger.past == []
+        ledger.load(ledger.record())
 
 
 def test_arrays_come_back_as_they_were() -> None:

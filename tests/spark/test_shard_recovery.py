@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from unittest.mock import patch
@@ -17,7 +18,8 @@ from kasen.spark import epochs
 from tests.cases_format import shown
 from tests.engines import local
 from tests.oracle import sniffer
-from tests.random_apps import random_app
+from tests.random_apps import RandomApp, random_app
+from tests.random_keyed_loops import keyed_loops
 from tests.spark import chaos
 from tests.spark.durable import DurablePipeline
 
@@ -50,8 +52,11 @@ def test_shards_find_their_state_in_every_way_and_answer_the_same(tmp_path: Path
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_random_apps_on_shards_that_are_restored(seed: int, tmp_path: Path) -> None:
-    app = random_app(Random(seed))
+@pytest.mark.parametrize("draw", [random_app, keyed_loops])
+def test_random_apps_on_shards_that_are_restored(
+    draw: Callable[[Random], RandomApp], seed: int, tmp_path: Path
+) -> None:
+    app = draw(Random(seed))
     for name, content in app.files.items():
         (tmp_path / name).write_text(content)
     try:

@@ -51,7 +51,9 @@ class Ledger:
     @property
     def next(self) -> int:
         """A number for what comes after the epochs in the books."""
-        return self.past[-1][0] + 1 if self.past else 0
+        # When every shard has a snapshot of the last epoch, nothing else tells of it.
+        known = [epoch for epoch, _, _ in self.past] + [each.since for each in self.journals.values()]
+        return max(known, default=-1) + 1
 
     def begin(self) -> None:
         """A new attempt at an epoch; what an earlier one has written is forgotten."""
