@@ -122,7 +122,7 @@ def run(
     strict: Annotated[bool, typer.Option(help="Exit with 3 if any row was refused.")] = False,
     master: Annotated[str | None, typer.Option(help="Spark's master; embedded local[*] if none.")] = None,
     control: Annotated[
-        Path | None, typer.Option(help="Listen at this socket for `kasen ctl` (local engine).")
+        Path | None, typer.Option(help="Listen at this socket for `kasen ctl` (on Spark: in the driver).")
     ] = None,
     python: Python = None,
     place: Annotated[
@@ -133,8 +133,6 @@ def run(
     ] = None,
 ) -> None:
     """Run an app to the end of its input, or until it is stopped."""
-    if control is not None and engine is not Engine.local:
-        raise DataError("--control is for --engine local; on Spark, AT says when queries change")
     if engine is Engine.local and (place is not None or shards is not None):
         raise DataError("--place and --shards are for --engine spark; the local engine is one process")
     if shards is not None and place is Place.driver:
@@ -241,6 +239,7 @@ def start(plan: Plan, base: Path, job: Job, screen: Screen) -> LocalRun | SparkR
             show,
             job.place,
             job.shards,
+            control=job.control,
         )
     return running
 

@@ -136,8 +136,11 @@ class Outputs:
         self._gone: dict[str, int] = notes.get("gone", {})
         self._columns: dict[str, Schema] = {}
         self.sinks: dict[str, Sink] = {}
+        reached: dict[str, int] = notes.get("sinks", {})
         for query in queries:
-            self._open_sink(query, notes.get("sinks", {}).get(query.name))
+            self._open_sink(query, reached.get(query.name))
+        # Queries that went after the notes were made.
+        self._gone |= {name: place for name, place in reached.items() if name not in self.sinks}
         if live is not None:
             live.on_check = self.check
             for change in live.pending:

@@ -149,7 +149,7 @@ class Files:
 
 
 class Store:
-    """The epochs of one run of an app, in a folder: `commits/` and `files/`.
+    """The epochs of one run of an app, in a folder: `commits/`, `files/`, and `changes/` made by hand.
 
     A commit record tells what is new since the one before; every so often one tells all.
     """
@@ -161,7 +161,8 @@ class Store:
         self._records: dict[int, dict[str, Any]] = {}
         self._whole: list[int] = []  # the epochs whose records tell all, as far as they are kept
         self._since_whole = 0
-        self.files.make("commits", "files")
+        self.files.make("commits", "files", "changes")
+        self._has_changes = bool(self.files.list("changes"))
 
     def load(self) -> dict[str, Any] | None:
         """The last commit record; what no kept record lists is removed."""
@@ -250,6 +251,32 @@ class Store:
             self.files.remove(name)
         if is_whole:
             self._forget()
+        if self._has_changes:
+            self._forget_changes()
+
+    def note_change(self, after: int, text: str) -> None:
+        """Queries were changed by hand after an epoch; `replay` does it again at the same place."""
+        number = len(self.changes().get(after, ()))
+        self.files.create(f"changes/{after + 1:012}-{number:06}.cql", text.encode())
+        self._has_changes = True
+
+    def changes(self) -> dict[int, list[str]]:
+        """The texts that changed queries, by the epoch after which they did (-1: before the first)."""
+        found: dict[int, list[str]] = {}
+        for name in self.files.list("changes"):
+            if name.endswith(".cql"):
+                after = int(name.split("/")[1].split("-")[0]) - 1
+                found.setdefault(after, []).append(self.files.read(name).decode())
+        return found
+
+    def _forget_changes(self) -> None:
+        """Removes the texts that are part of all snapshots which are kept."""
+        before = min(Journal.of(record["journal"]).since for record in self._records.values())
+        names = self.files.list("changes")
+        for name in names:
+            if name < f"changes/{before + 1:012}":
+                self.files.remove(name)
+        self._has_changes = bool(names)
 
     def _forget(self) -> None:
         """Removes the records before the last but one that tells all."""

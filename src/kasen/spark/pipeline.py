@@ -12,26 +12,34 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from threading import Event
+from threading import Event, Lock
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from kasen.errors import DataError, InternalError, KasenError
-from kasen.plan.native.lower import lower
+from kasen.plan.native.lower import Native, lower
 from kasen.plan.physical import Input, Plan
+from kasen.runtime.control import Control
+from kasen.runtime.manage import Manager
 from kasen.runtime.outputs import OnAnswer, OnProgress, Outputs, Progress
-from kasen.runtime.pipeline import Pipeline
+from kasen.runtime.pipeline import Answer, Pipeline
 from kasen.spark import frames
 from kasen.spark.admission import check_held
 from kasen.spark.epochs import Store, bytes_held
 from kasen.spark.executors import InExecutors, Remote
 from kasen.spark.place import Place
-from kasen.spark.placement import InDriver, Placement
+from kasen.spark.placement import InDriver, Placement, replay
 from kasen.spark.session import need_utc, session
 from kasen.spark.sinks import SparkSink
 from kasen.spark.sources import adopt, follows
 from kasen.types import Connector
+
+#: How often, in seconds, requests of `kasen ctl` are looked for between epochs.
+_ASKED_EVERY = 0.1
+#: How many queries a job's description names.
+_NAMED = 8
 
 
 def is_local(spark: SparkSession) -> bool:
@@ -65,13 +73,17 @@ class SparkRun:
         shards: int | None = None,
         given: Mapping[str, DataFrame] | None = None,
         follow: bool | None = None,
+        control: Path | None = None,
     ) -> None:
         """`place` and `shards` say where operators run and on how many shards; if None, the master does.
 
         `given` are streaming DataFrames for streams by name. `follow` says whether to go on when all that is
         there has been read; if None, a run does so for streams that are told to, or are never finished.
+        At the socket `control` the run listens for changes of its queries. As the next may read any column,
+        all of them come to the operators then, and Spark computes nothing for those that are there.
         """
         self._plan = plan
+        self._by_name = [query.name for query in plan.app.queries]
         self._base = base
         self._flush = flush or plan.app.setting("flush") == "true"
         self._checkpoint = checkpoint
@@ -83,6 +95,12 @@ class SparkRun:
         self._error: KasenError | None = None
         self._query: StreamingQuery | None = None
         self._started = Event()
+        self._control_path = control
+        self._control: Control | None = None
+        self._manager: Manager | None = None
+        self._told = on_answer
+        # Held by an epoch, and by who looks at the queries between two of them.
+        self._between = Lock()
         self.spark: SparkSession = session(master)
         need_utc(self.spark)
         place = place or default_place(self.spark)
@@ -94,11 +112,15 @@ class SparkRun:
         self.pipeline: Pipeline | Remote
         self._placement: Placement
         if place is Place.driver:
-            native = lower(plan)
+            native = lower(plan) if control is None else Native(plan, {})
             self.pipeline = Pipeline(native.plan)
+            if record is not None:
+                assert self._store is not None
+                replay(native, self.pipeline, self._store, record)
             self.outputs = Outputs(
-                native.plan, self.pipeline, base, out, notes, on_progress, on_answer, self._sink
+                native.plan, self.pipeline, base, out, notes, on_progress, self._on_answer, self._sink
             )
+            self._manager = Manager(self.pipeline, self.outputs, plan.app.time)
             folders = frozenset(one.name for one in plan.app.inputs if frames.has_many(one, base))
             self._placement = InDriver(
                 native, self.pipeline, self.outputs, self._store, record, self._texts, folders
@@ -106,6 +128,8 @@ class SparkRun:
         else:
             assert self._store is not None
             self.pipeline = Remote(plan)
+            if control is not None:
+                raise DataError("queries that come and go run in the driver: give --place driver")
             self.outputs = Outputs(plan, self.pipeline, base, out, notes, on_progress, on_answer, self._sink)
             count = shards or default_shards(self.spark)
             folders = frozenset(
@@ -118,6 +142,8 @@ class SparkRun:
     def _open_store(self, place: Place, shards: int) -> Store | None:
         """Where state is durable. Executors need such a place even if no restart is asked for."""
         layout = "the driver" if place is Place.driver else f"executors with {shards} shards"
+        if self._control_path is not None:
+            layout += " with a control socket"
         if self._checkpoint is not None:
             root = str((self._checkpoint / "state").resolve())
             return Store(root, self._plan.fingerprint, layout)
@@ -139,8 +165,14 @@ class SparkRun:
             if one.is_static and not self._resumed:
                 self._placement.table(one, frames.open_frame(self.spark, one, self._base, None))
         streams = [one for one in self._plan.app.inputs if not one.is_static]
-        if streams:
-            self._run_query(self._start(streams))
+        if self._control_path is not None:
+            self._control = Control(self._control_path, self._handle)
+        try:
+            if streams:
+                self._run_query(self._start(streams))
+        finally:
+            if self._control is not None:
+                self._control.close()
         if not self._stopping:
             self._placement.end(flush=self._flush)
         self.outputs.close()
@@ -178,7 +210,12 @@ class SparkRun:
     def _run_query(self, query: StreamingQuery) -> None:
         try:
             while query.isActive:
-                query.awaitTermination(1)
+                if self._control is None:
+                    query.awaitTermination(1)
+                else:
+                    query.awaitTermination(_ASKED_EVERY)  # type: ignore[arg-type]
+                    with self._between:
+                        self._control.serve()
                 # An epoch that is running ends first; the next one refuses itself.
                 if self._stopping and not query.status["isTriggerActive"]:
                     query.stop()
@@ -189,17 +226,36 @@ class SparkRun:
                 raise self._error from None
             raise InternalError(f"Spark's streaming query failed: {error}") from error
 
-    def _epoch(self, batch: DataFrame, epoch: int) -> None:
-        """One micro-batch. A repeated one has been answered already.
+    def _handle(self, body: dict[str, Any]) -> dict[str, Any]:
+        """A request of `kasen ctl`. A change is durable before it is answered."""
+        assert self._manager is not None
+        answer = self._manager.handle(body)
+        if self._manager.has_changed:
+            self._manager.has_changed = False
+            if self._store is not None:
+                self._store.note_change(self._last_epoch, str(body["text"]))
+        return answer
 
-        A stop must not let a micro-batch pass as done, or its rows would be lost: it is refused.
-        """
+    def _on_answer(self, answer: Answer) -> None:
+        self._told(answer)
+        if self._control is not None:
+            assert self._manager is not None
+            self._manager.tell(answer, self._control)
+
+    def _epoch(self, batch: DataFrame, epoch: int) -> None:
+        """One micro-batch. A repeated one has been answered already."""
+        with self._between:
+            self._run_epoch(batch, epoch)
+
+    def _run_epoch(self, batch: DataFrame, epoch: int) -> None:
+        """A stop must not let a micro-batch pass as done, or its rows would be lost: it is refused."""
         if epoch <= self._last_epoch:
             return
         if self._stopping:
             raise InternalError("stopped between epochs")
         begun = time.monotonic()
-        names = ", ".join(query.name for query in self._plan.app.queries)
+        queries = self.pipeline.queries if isinstance(self.pipeline, Pipeline) else self._by_name
+        names = ", ".join([*queries][:_NAMED]) + (", ..." if len(queries) > _NAMED else "")
         self.spark.sparkContext.setJobDescription(f"kasen: epoch {epoch}, {names}")
         try:
             self._check_query(epoch)

@@ -7,6 +7,7 @@ a micro-batch get to the operators, and how their answers come back.
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterable
 from typing import Any, Protocol
 
 import numpy as np
@@ -58,6 +59,40 @@ class Placement(Protocol):
         ...
 
 
+def _shippers(native: Native, pipeline: Pipeline) -> dict[str, Shipper]:
+    inputs = native.plan.app.inputs
+    return {one.name: Shipper(one.schema, pipeline.dictionary, _ROW) for one in inputs}
+
+
+def replay(native: Native, pipeline: Pipeline, store: Store, record: dict[str, Any]) -> None:
+    """Brings a new pipeline to where the commit record's epoch left one: the answers have been delivered.
+
+    First the last snapshot, then what was read since, and in between what a user changed between epochs.
+    """
+    journal = Journal.of(record["journal"])
+    shippers = _shippers(native, pipeline)
+    changes = store.changes()
+    if journal.snapshot is not None:
+        pipeline.restore(unpack_arrays(store.files.read(journal.snapshot[1])))
+    _execute(pipeline, changes.get(journal.since, ()))
+    for epoch, file, _ in journal.log:
+        for name, pieces in unpack_arrays(store.files.read(file)).items():
+            saw = pieces.pop(_SAW, None)
+            for packed in pieces.values():
+                (ts, diff, position), data = shippers[name].unpack([packed.tobytes()])
+                pipeline.add(name, within(Rows(ts, diff, data, position)))
+            if saw is not None:
+                pipeline.saw(name, *saw.tolist())
+        for _ in pipeline.answers():
+            pass
+        _execute(pipeline, changes.get(epoch, ()))
+
+
+def _execute(pipeline: Pipeline, texts: Iterable[str]) -> None:
+    for text in texts:
+        pipeline.execute(text)
+
+
 class InDriver:
     """Rows come to the driver as Arrow, and its own pipeline answers: one Spark job an epoch, no exchange."""
 
@@ -73,7 +108,8 @@ class InDriver:
     ) -> None:
         """`native` is what Spark does of the app; its plan is the rest, which the pipeline runs.
 
-        `record` is the commit record of the last epoch of an earlier run to go on from.
+        `record` is the commit record of the last epoch of an earlier run, to which `replay` has brought the
+        pipeline.
         """
         record = record or {}
         self._streams = [one for one in native.plan.app.inputs if not one.is_static]
@@ -85,34 +121,16 @@ class InDriver:
         types = {one.name: native.types(one) for one in self._streams}
         self._slots = scan.slots_of(self._streams, self._scans, types)
         self._sources = [self._source(index, one) for index, one in enumerate(self._streams)]
-        inputs = native.plan.app.inputs
-        self._shippers = {one.name: Shipper(one.schema, pipeline.dictionary, _ROW) for one in inputs}
+        self._shippers = _shippers(native, pipeline)
         # Static tables are part of the first epoch's segment: a replay must begin with them.
         self._tables: dict[str, State] = {}
         self._journal = Journal.of(record["journal"]) if "journal" in record else Journal()
         self._segment: dict[str, State] = {}
-        if store is not None:
-            self._restore(store)
 
     def _source(self, index: int, one: Input) -> Source:
         places = self._slots.places[index]
         kept = [(place, slot) for place, slot in enumerate(places) if slot is not None]
         return Source(one, tuple(slot for _, slot in kept), tuple(place for place, _ in kept))
-
-    def _restore(self, store: Store) -> None:
-        """The last snapshot, and then again what was read since; the answers have been delivered."""
-        if self._journal.snapshot is not None:
-            self._pipeline.restore(unpack_arrays(store.files.read(self._journal.snapshot[1])))
-        for _, file, _ in self._journal.log:
-            for name, pieces in unpack_arrays(store.files.read(file)).items():
-                saw = pieces.pop(_SAW, None)
-                for packed in pieces.values():
-                    (ts, diff, position), data = self._shippers[name].unpack([packed.tobytes()])
-                    self._pipeline.add(name, within(Rows(ts, diff, data, position)))
-                if saw is not None:
-                    self._pipeline.saw(name, *saw.tolist())
-            for _ in self._pipeline.answers():
-                pass  # they were delivered before the crash
 
     def table(self, one: Input, frame: DataFrame) -> None:
         for chunk, rows, _ in self._arrivals.read(whole(one), frame.toArrow()):
