@@ -130,6 +130,31 @@ def test_a_newcomer_beyond_the_limit_is_refused_and_the_others_go_on() -> None:
     assert rows(p, "high") == [(1, 1, 20)]
 
 
+@pytest.mark.parametrize(
+    ("limit", "fault"),
+    [
+        ("max_groups = 3", "the live queries have 3 groups and 3 is the most"),
+        ("max_state_bytes = 200", "the live queries remember [0-9]+ bytes and 200 is the most"),
+    ],
+)
+def test_a_newcomer_is_refused_when_the_others_hold_too_much(limit: str, fault: str) -> None:
+    p = kasen.Pipeline()
+    p.execute(f"SET {limit};" + BIDS)
+    text = "SELECT item, COUNT(*) AS n FROM bids [ROWS 1000] GROUP BY item"
+    p.execute(f"REGISTER QUERY counts AS {text}")
+    newcomer = "REGISTER QUERY newcomer AS ISTREAM(SELECT item FROM bids)"
+    for ts in range(3):
+        p.push("bids", [{"ts": ts, "item": ts, "price": 20}])
+    p.advance("bids", 5)
+    with pytest.raises(ResourceError, match=fault):
+        p.execute(newcomer)
+    p.push("bids", [{"ts": 6, "item": 9, "price": 20}])
+    p.advance("bids", 8)
+    assert rows(p, "counts")[-1] == (6, 9, 1)
+    p.execute("DROP QUERY counts")
+    p.execute(newcomer)
+
+
 def test_dropped_queries_leave_no_steps_behind() -> None:
     p = kasen.Pipeline()
     p.execute(BIDS)

@@ -14,7 +14,8 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "flush": ("false", "true"),
     "float_sums": ("exact", "fast"),
 }
-_NUMBERS = ("max_ticks", "max_queries", "input_rows", "output_rows", "pressure_seed")
+_LIMITS = ("max_ticks", "max_queries", "max_groups", "max_state_bytes")
+_NUMBERS = (*_LIMITS, "input_rows", "output_rows", "pressure_seed")
 
 
 def check_setting(name: str, value: str, node: exp.Expr, text: Text) -> str:
@@ -24,8 +25,8 @@ def check_setting(name: str, value: str, node: exp.Expr, text: Text) -> str:
             choices = " or ".join(_CHOICES[name])
             raise text.error(f"{name} cannot be {value!r}", node.args["value"], f"write {choices}")
     elif name in _NUMBERS:
-        if not re.fullmatch("[1-9][0-9]{0,8}", value):
-            fault = f"{name} must be a whole number from 1 to 999999999"
+        if not re.fullmatch("[1-9][0-9]{0,14}", value):
+            fault = f"{name} must be a whole number from 1 to 999999999999999"
             raise text.error(fault, node.args["value"], f"such as SET {name} = 1000")
     else:
         raise text.error(

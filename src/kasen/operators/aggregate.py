@@ -73,6 +73,11 @@ class Aggregate:
             self._make_room(why)
         return self._out.take(int(control[kernel.PUT_OUT]))
 
+    @property
+    def groups(self) -> int:
+        """How many groups there are now."""
+        return len(self._groups)
+
     def contents(self) -> I64:
         return self._groups.reported(len(self._calls))
 

@@ -16,8 +16,10 @@ from typing import Any, cast
 import numpy as np
 
 from kasen.errors import QueryError
+from kasen.operators.aggregate import Aggregate
 from kasen.operators.base import State
 from kasen.operators.batch import Batch, Bound, concat, empty
+from kasen.operators.panes import SlidingAggregate
 from kasen.plan.changes import Change, Drop, LiveCatalog, Register, RegisteredQuery, StreamKind, statement_of
 from kasen.plan.instantiate import Context
 from kasen.plan.keep import is_stateless, kept_steps
@@ -125,6 +127,24 @@ class LiveQueries:
     def users(self, step: int) -> set[str]:
         """The queries that have a step, in lower case."""
         return set(self._users.get(step, ()))
+
+    @property
+    def groups(self) -> int:
+        """How many groups the aggregates of all queries have; one that several share counts once."""
+        operators = (self._graph.operators[step] for step, users in self._users.items() if users)
+        return sum(each.groups for each in operators if isinstance(each, Aggregate | SlidingAggregate))
+
+    @property
+    def all_state_bytes(self) -> int:
+        """The size of what all queries remember; what several share counts once."""
+        remembering = {
+            query.steps[node]
+            for query in self.queries.values()
+            for node, since in query.since.items()
+            if since
+        }
+        states = (self._graph.operator(step).snapshot() for step in remembering)
+        return sum(int(array.nbytes) for state in states for array in state.values())
 
     def state_bytes(self, name: str) -> int:
         """The size of what the steps of a query remember, those that it shares included."""

@@ -332,7 +332,7 @@ class Pipeline:
         """
         changes = self.catalog.bind(text)
         for change in changes:
-            self._check_count(change)
+            self._check_limits(change)
             self.on_check(change)
             if change.at is not None and self.begun and change.at < self._upto.ts:
                 fault = f"the time {change.at} has run already: the next is {self._upto.ts}"
@@ -352,12 +352,27 @@ class Pipeline:
             decided.append(change)
         return tuple(decided)
 
-    def _check_count(self, change: Change) -> None:
-        most = int(self._plan.app.setting("max_queries", "100000"))
+    def _check_limits(self, change: Change) -> None:
+        """Refuses a newcomer where a limit is reached; those who are here go on."""
         more = sum(isinstance(one, Register) and not one.replaces for one in change.actions)
-        if more and len(self.queries) + more > most:
+        if not more:
+            return
+        app = self._plan.app
+        most = int(app.setting("max_queries", "100000"))
+        if len(self.queries) + more > most:
             raise ResourceError(
                 f"{len(self.queries)} queries are live and {most} is the most: SET max_queries"
+            )
+        groups = int(app.setting("max_groups", "0"))
+        if groups and self.live.groups >= groups:
+            raise ResourceError(
+                f"the live queries have {self.live.groups} groups and {groups} is the most: SET max_groups"
+            )
+        # Measuring takes as long as a snapshot, so it is done only where there is a limit.
+        room = int(app.setting("max_state_bytes", "0"))
+        if room and (held := self.live.all_state_bytes) >= room:
+            raise ResourceError(
+                f"the live queries remember {held} bytes and {room} is the most: SET max_state_bytes"
             )
 
     def _change(self, change: Change) -> None:
