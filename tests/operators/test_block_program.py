@@ -8,6 +8,7 @@ import pytest
 from kasen.cql.expr import Call, Column, Expr, Literal
 from kasen.operators import two_cores
 from kasen.operators.batch import END, Batch, double_bits, ones, zeros
+from kasen.operators.block_program import LateProgram
 from kasen.operators.dictionary import Dictionary
 from kasen.operators.failures import Failures
 from kasen.operators.filter import Filter
@@ -105,7 +106,7 @@ def test_conditions(condition: Expr, name: str) -> None:
     program = block_program(condition, DICTIONARY)
     assert program is not None
     quick, slow = Failures(), Failures()
-    with_program = Filter(compile_condition(condition, DICTIONARY, quick), program)
+    with_program = Filter(compile_condition(condition, DICTIONARY, quick), LateProgram(lambda: program))
     without = Filter(compile_condition(condition, DICTIONARY, slow))
     same(with_program.process([BATCHES[name]], END), without.process([BATCHES[name]], END))
     assert quick.count == slow.count
@@ -119,7 +120,7 @@ def test_values(value: Expr, name: str) -> None:
     assert program is not None
     quick, slow = Failures(), Failures()
     items = (A, value)
-    with_program = Project(compile_items(items, DICTIONARY, quick), [None, program])
+    with_program = Project(compile_items(items, DICTIONARY, quick), [None, LateProgram(lambda: program)])
     without = Project(compile_items(items, DICTIONARY, slow))
     same(with_program.process([BATCHES[name]], END), without.process([BATCHES[name]], END))
     assert quick.count == slow.count

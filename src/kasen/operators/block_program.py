@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
@@ -13,7 +13,7 @@ from kasen.operators.batch import I64, Batch
 from kasen.operators.lazy import Lazy, Part, part_of
 
 #: From how many rows on a program is worth its while.
-WORTH = 256
+_WORTH = 256
 
 _NONE: I64 = np.zeros(0, np.int64)
 
@@ -30,9 +30,6 @@ class BlockProgram:
         for register, value in constants.items():
             self._registers[register] = value
         self._others: I64 | None = None  # the second core's registers
-
-    def suits(self, batch: Batch) -> bool:
-        return len(batch) >= WORTH and not batch.has_nulls()
 
     def chosen(self, batch: Batch) -> Batch | None:
         """The changes for which the condition is TRUE; None if it failed for any row."""
@@ -80,6 +77,21 @@ class BlockProgram:
         what = part.size, select, self._code, registers, out
         count = kernel.evaluate(*columns, rows, chosen, *what)  # type: ignore[call-arg]
         return int(count), out
+
+
+class LateProgram:
+    """A program that is made when a batch comes which it is good for; there may be none."""
+
+    def __init__(self, make: Callable[[], BlockProgram | None]) -> None:
+        self._make: Callable[[], BlockProgram | None] | None = make
+        self._program: BlockProgram | None = None
+
+    def suiting(self, batch: Batch) -> BlockProgram | None:
+        if len(batch) < _WORTH:
+            return None
+        if self._make is not None:
+            self._program, self._make = self._make(), None
+        return None if self._program is None or batch.has_nulls() else self._program
 
 
 def _pieces(batch: Batch) -> Sequence[Part]:

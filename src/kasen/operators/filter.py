@@ -8,14 +8,14 @@ import numpy as np
 
 from kasen.operators.base import Stateless
 from kasen.operators.batch import Batch, Bound, empty
-from kasen.operators.block_program import BlockProgram
+from kasen.operators.block_program import LateProgram
 from kasen.operators.vector import Condition
 
 
 class Filter(Stateless):
     """A row enters and leaves the output as it does the input, if the condition is TRUE for it."""
 
-    def __init__(self, condition: Condition, program: BlockProgram | None = None) -> None:
+    def __init__(self, condition: Condition, program: LateProgram | None = None) -> None:
         self._condition = condition
         self._program = program
         self._nothing: Batch | None = None
@@ -24,8 +24,8 @@ class Filter(Stateless):
         del upto
         batch = inputs[0]
         size = len(batch)
-        program = self._program
-        if program is not None and program.suits(batch) and (chosen := program.chosen(batch)) is not None:
+        program = self._program.suiting(batch) if self._program is not None else None
+        if program is not None and (chosen := program.chosen(batch)) is not None:
             return batch if len(chosen) == size else chosen
         keep = self._condition(batch)
         kept = int(np.count_nonzero(keep)) if size != 1 else keep.item(0)

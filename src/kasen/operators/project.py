@@ -8,7 +8,7 @@ import numpy as np
 
 from kasen.operators.base import Stateless
 from kasen.operators.batch import Batch, Bound
-from kasen.operators.block_program import BlockProgram
+from kasen.operators.block_program import LateProgram
 from kasen.operators.vector import Evaluator, store
 
 
@@ -19,7 +19,7 @@ class Project(Stateless):
     """
 
     def __init__(
-        self, items: Sequence[int | Evaluator], programs: Sequence[BlockProgram | None] | None = None
+        self, items: Sequence[int | Evaluator], programs: Sequence[LateProgram | None] | None = None
     ) -> None:
         """`programs` compute the same as the items, for some of them."""
         self._sources = np.array([item if isinstance(item, int) else -1 for item in items], np.int64)
@@ -34,7 +34,8 @@ class Project(Stateless):
         del upto
         batch = inputs[0]
         picked = batch.pick(self._sources)
-        for at, evaluate, program in self._computed:
-            if program is None or not program.suits(batch) or not program.write(batch, picked.data[at]):
+        for at, evaluate, late in self._computed:
+            program = late.suiting(batch) if late is not None else None
+            if program is None or not program.write(batch, picked.data[at]):
                 store(picked.data, at, evaluate(batch))
         return picked

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -31,6 +33,9 @@ from kasen.operators.vector import (
 from kasen.plan.compile_call import FALLIBLE, operation
 
 _NO_ROWS = empty(0)
+
+#: An Evaluator or a Condition.
+Compiled = TypeVar("Compiled", bound=Callable[[Batch], Any])
 
 
 def compile_expr(expr: Expr, dictionary: Dictionary, failures: Failures) -> Evaluator:
@@ -68,12 +73,28 @@ def compile_condition(expr: Expr, dictionary: Dictionary, failures: Failures) ->
     return evaluate
 
 
+def compiled_late(make: Callable[[], Compiled]) -> Compiled:
+    """What `make` compiles, compiled when it is first called: a query that comes must not hold others up."""
+    compiled: Compiled | None = None
+
+    def call(batch: Batch) -> Any:
+        nonlocal compiled
+        if compiled is None:
+            compiled = make()
+        return compiled(batch)
+
+    return call  # type: ignore[return-value]
+
+
 def compile_items(
     exprs: Sequence[Expr], dictionary: Dictionary, failures: Failures
 ) -> tuple[int | Evaluator, ...]:
     """What Project takes: a plain column is its position, anything else is evaluated."""
     return tuple(
-        expr.index if isinstance(expr, Column) else compile_expr(expr, dictionary, failures) for expr in exprs
+        expr.index
+        if isinstance(expr, Column)
+        else compiled_late(partial(compile_expr, expr, dictionary, failures))
+        for expr in exprs
     )
 
 

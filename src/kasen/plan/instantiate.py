@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from kasen.cql import bound
 from kasen.cql.bound import SetKind, StreamKind
@@ -15,6 +16,7 @@ from kasen.operators.aggregate import Aggregate, AggregateSpec, Leaving
 from kasen.operators.bag import Bag
 from kasen.operators.base import Operator
 from kasen.operators.batch import ORDER_INTEGER, check_width, orderings
+from kasen.operators.block_program import LateProgram
 from kasen.operators.delay import Delay
 from kasen.operators.dictionary import Dictionary
 from kasen.operators.failures import Failures
@@ -37,7 +39,7 @@ from kasen.operators.user_parts import FromBag, FromPanes
 from kasen.operators.value_order import ValueOrder
 from kasen.plan import logical, lower, lower_joins
 from kasen.plan.block_compile import block_program
-from kasen.plan.compile_expr import compile_condition, compile_items
+from kasen.plan.compile_expr import compile_condition, compile_items, compiled_late
 from kasen.plan.logical import Deletions, Node, SemiKind
 from kasen.plan.lower_joins import MultiJoin, nothing_cancels
 from kasen.types import Kind, Schema
@@ -57,10 +59,11 @@ def instantiate(node: Node, context: Context) -> Operator:
     columns = len(node.schema)
     match node:
         case logical.Filter(condition=condition):
-            compiled = compile_condition(condition, context.dictionary, context.failures)
-            return Filter(compiled, block_program(condition, context.dictionary))
+            compiled = partial(compile_condition, condition, context.dictionary, context.failures)
+            program = LateProgram(partial(block_program, condition, context.dictionary))
+            return Filter(compiled_late(compiled), program)
         case logical.Project(items=items):
-            programs = [block_program(item, context.dictionary) for item in items]
+            programs = [LateProgram(partial(block_program, item, context.dictionary)) for item in items]
             return Project(compile_items(items, context.dictionary, context.failures), programs)
         case logical.WindowNode(window=window):
             return _window(window, columns)
