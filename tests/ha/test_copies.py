@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.flight as flight
 import pytest
 
-from kasen.errors import DataError
+from kasen.errors import DataError, KasenError
 from kasen.ha.config import PRIMARY, SECONDARY, STARTING, Neighbour, NodeConfig
 from kasen.ha.failover import Failover
 from kasen.ha.node import Node
@@ -117,6 +117,14 @@ def test_who_finds_everything_done_and_everybody_gone_is_finished(
         copy.node.heard(output, output.link.copies[0], done)
     assert copy.failover._take_over(0.0)
     assert copy.node.finished
+
+
+def test_what_breaks_while_a_fenced_copy_is_torn_down_does_not_matter(tmp_path: Path) -> None:
+    """It is to be started again as the secondary."""
+    node = Copy(tmp_path, role=PRIMARY).node
+    node.fence(2)
+    node.fail(KasenError("the engine was stopped in the middle of its work"))
+    assert (node.verdict, node.fault) == ("fenced", None)
 
 
 def test_a_copy_that_comes_back_and_is_not_first_is_the_secondary(

@@ -145,6 +145,14 @@ def test_a_wrong_hello_is_refused(change: dict[str, str], why: str, sink: Fixtur
     client.close()
 
 
+def test_a_node_that_is_stopping_takes_no_new_links(sink: Fixture) -> None:
+    sink.node.end("stopped")
+    client, _, reader = sink.open()
+    with pytest.raises(flight.FlightError, match="is stopping"):
+        reader.read_chunk()
+    client.close()
+
+
 def test_an_address_that_others_reach_needs_tls_and_a_token() -> None:
     with pytest.raises(DataError, match="without TLS and a token"):
         node_of({"name": "n", "listen": "0.0.0.0:7001", "sink": "out"}, Path())

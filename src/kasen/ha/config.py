@@ -16,6 +16,8 @@ PRIMARY, SECONDARY = "primary", "secondary"
 #: A copy that has not yet found out which of the two it is.
 STARTING = "starting"
 COMPRESSIONS = ("none", "lz4", "zstd", "zlib")
+#: A Spark application recovers in seconds; while its JVM warms up it may well be silent for half of one.
+_SPARK_PING_SECONDS = 1.0
 _UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0}
 
 
@@ -105,6 +107,8 @@ def node_of(given: dict[str, Any], base: Path) -> NodeConfig:
     for key in ("ack_interval", "ping_interval", "snapshot_interval", "max_recovery"):
         if key in values:
             values[key] = seconds(values[key], key)
+    if values.get("engine") == "spark":
+        values.setdefault("ping_interval", _SPARK_PING_SECONDS)
     values["inputs"] = tuple(_neighbour(each, "inputs") for each in given.get("inputs", ()))
     values["outputs"] = tuple(_neighbour(each, "outputs") for each in given.get("outputs", ()))
     if "batch" in values:

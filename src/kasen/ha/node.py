@@ -141,8 +141,10 @@ class Node:
                 condition.notify_all()
 
     def fail(self, fault: KasenError) -> None:
+        if self.stopping.is_set():
+            return  # what is being torn down may well break
         self.log.error("%s", fault)
-        self.fault = self.fault or fault
+        self.fault = fault
         self.end("failed")
 
     # ------------------------------------------------------------ input

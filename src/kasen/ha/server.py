@@ -40,7 +40,8 @@ class NodeServer(flight.FlightServerBase):  # type: ignore[misc]
             hello = unpack(descriptor.command)
             inbox, schema = self._accept(hello)
         except (DataError, KeyError, TypeError, ValueError, pa.ArrowException) as fault:
-            node.log.warning("refused a link from %s: %s", context.peer(), fault)
+            if not node.stopping.is_set():
+                node.log.warning("refused a link from %s: %s", context.peer(), fault)
             raise flight.FlightServerError(f"refused: {fault}") from None
         closed = threading.Event()
         acks = threading.Thread(target=self._send_acks, args=(inbox, writer, closed), daemon=True)
@@ -63,6 +64,8 @@ class NodeServer(flight.FlightServerBase):  # type: ignore[misc]
 
     def _accept(self, hello: Json) -> tuple[Inbox, pa.Schema]:
         node = self._node
+        if node.stopping.is_set():
+            raise DataError("this node is stopping")
         inbox = node.inboxes.get(hello["stream"])
         if inbox is None or (inbox.link.node, inbox.link.query) != (hello["from"], hello["query"]):
             raise DataError(f"no input is for {hello['query']} of {hello['from']} as {hello['stream']}")
