@@ -3,7 +3,8 @@
 Three things are measured: document E's test query (experiments/_averages.py) with its loops and cut open,
 both instant by instant; the same cut-open query in batches, as Kasen runs what has no loop; and the trading
 desk (examples/trading/desk.cql) beside the same rules as a Python loop, both from csv files to csv files.
-Seconds are those of the processor, as one thread does all the work: others on the machine do not count.
+Tuples come in epochs, as the local engine cuts them. Seconds are those of the processor, as one thread does
+all the work: others on the machine do not count.
 """
 
 from __future__ import annotations
@@ -52,10 +53,10 @@ def averages(table: Table, count: int, times: int) -> None:
             opened = inputs | fed_back(recursive.run(inputs))
             best = alternately(
                 {
-                    "recursive": partial(recursive.run, inputs),
-                    "cut open": partial(Schedule(plan, split=True).run, opened),
-                    "hybrid": partial(Schedule(recursive.plan, split=False).run, inputs),
-                    "batches": partial(Schedule(plan, split=False).run, opened),
+                    "recursive": partial(recursive.drain, inputs),
+                    "cut open": partial(Schedule(plan, split=True).drain, opened),
+                    "hybrid": partial(Schedule(recursive.plan, split=False).drain, inputs),
+                    "batches": partial(Schedule(plan, split=False).drain, opened),
                 },
                 times,
             )

@@ -10,21 +10,25 @@ Cut open, the loops end in streams that get from outside what would have been fe
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from kasen.cql.bind import bind_text
-from kasen.operators.batch import I64, Batch, Bound
+from kasen.operators.batch import I64, Batch, Bound, concat
 from kasen.operators.dictionary import Dictionary
 from kasen.operators.failures import Failures
 from kasen.plan.instantiate import Context, instantiate
 from kasen.plan.logical import Scan
 from kasen.plan.physical import Plan, instant_order, plan_app
 from kasen.runtime.graph import Graph
+from kasen.runtime.local import DEFAULT_BATCH
 from kasen.runtime.loop import Loop
 
 IDS = 4
+#: So many tuples are an epoch, as in the local engine.
+EPOCH = DEFAULT_BATCH
 _STREAM = "REGISTER STREAM {} (id BIGINT, val {}) TIMESTAMP BY ts FROM 'csv' OPTIONS (path 'none.csv');"
 
 
@@ -79,6 +83,22 @@ def fed_back(answers: dict[str, Batch]) -> dict[str, Batch]:
     }
 
 
+def epochs(inputs: dict[str, Batch]) -> Iterator[tuple[dict[str, Batch], Bound]]:
+    """The inputs cut as a pipeline takes them in, each part with the frontier up to which it runs."""
+    times = inputs["input"].ts
+    ends = [*(int(ts) for ts in times[EPOCH::EPOCH]), int(times[-1]) + 1]
+    first = dict.fromkeys(inputs, 0)
+    for end in ends:
+        last = {name: int(np.searchsorted(batch.ts, end)) for name, batch in inputs.items()}
+        yield {name: _part(batch, first[name], last[name]) for name, batch in inputs.items()}, Bound(end)
+        first = last
+
+
+def _part(batch: Batch, first: int, last: int) -> Batch:
+    rows = slice(first, last)
+    return Batch(batch.ts[rows], batch.sub[rows], batch.diff[rows], np.ascontiguousarray(batch.data[:, rows]))
+
+
 @dataclass(frozen=True, slots=True)
 class Schedule:
     """How a plan is run: instant by instant through all steps (`split`), or as Kasen does."""
@@ -88,20 +108,35 @@ class Schedule:
 
     def run(self, inputs: dict[str, Batch]) -> dict[str, Batch]:
         """The answers to all of the input, by fresh operators."""
-        end = Bound(int(inputs["input"].ts[-1]) + 1)
+        answers = list(self.answers(inputs))
+        return {
+            name: concat([each[name] for each in answers], answers[0][name].columns) for name in answers[0]
+        }
+
+    def drain(self, inputs: dict[str, Batch]) -> int:
+        """How many answers there are to all of the input: they come epoch by epoch, and go."""
+        return sum(len(batch) for each in self.answers(inputs) for batch in each.values())
+
+    def answers(self, inputs: dict[str, Batch]) -> Iterator[dict[str, Batch]]:
+        """Epoch by epoch, by fresh operators."""
         context = Context(Dictionary(), Failures())
-        if not self.split:
-            graph = Graph(self.plan, context)
-            graph.begin(Bound(0))
-            return graph.run(inputs, end)
+        if self.split:
+            yield from self._split(inputs, context)
+            return
+        graph = Graph(self.plan, context)
+        graph.begin(Bound(0))
+        for sources, end in epochs(inputs):
+            yield graph.run(sources, end)
+
+    def _split(self, inputs: dict[str, Batch], context: Context) -> Iterator[dict[str, Batch]]:
         loop = self.loop(context)
-        out: list[Batch] = [Batch(*(np.empty(0, np.int64),) * 3, np.empty((1, 0), np.int64))] * len(
-            self.plan.steps
-        )
-        for name, batch in inputs.items():
-            out[self.plan.scans[name]] = batch
-        loop.run(out, end)
-        return {name: out[step] for name, step in self.plan.outputs}
+        nothing = Batch(*(np.empty(0, np.int64),) * 3, np.empty((1, 0), np.int64))
+        for sources, end in epochs(inputs):
+            out = [nothing] * len(self.plan.steps)
+            for name, batch in sources.items():
+                out[self.plan.scans[name]] = batch
+            loop.run(out, end)
+            yield {name: out[step] for name, step in self.plan.outputs}
 
     def loop(self, context: Context) -> Loop:
         """All steps of the plan as one loop, whether they are or not."""

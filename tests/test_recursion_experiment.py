@@ -9,7 +9,11 @@ from experiments._averages import Schedule, fed_back, plan_of, tuples
 
 @pytest.mark.parametrize("subqueries", [1, 2, 4])
 @pytest.mark.parametrize("a_timestamp", [1, 4])
-def test_recursive_and_cut_open_say_the_same(subqueries: int, a_timestamp: int) -> None:
+@pytest.mark.parametrize("epoch", [64, 1 << 16])
+def test_recursive_and_cut_open_say_the_same(
+    subqueries: int, a_timestamp: int, epoch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("experiments._averages.EPOCH", epoch)
     inputs = {"input": tuples(400, a_timestamp)}
     recursive = plan_of(subqueries, cut=False)
     answers = Schedule(recursive, split=True).run(inputs)
