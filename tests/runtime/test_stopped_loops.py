@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 import kasen
 from kasen.cli import app as cli
 from kasen.cql.bind import bind_text
-from kasen.errors import ResourceError
+from kasen.errors import QueryError, ResourceError
 from kasen.plan.physical import plan_app
 from kasen.runtime.local import LocalRun, Options
 from tests.engines import local
@@ -84,3 +84,22 @@ def test_the_python_api_raises_at_the_end(folder: Path) -> None:
     with pytest.raises(kasen.ResourceError, match="still produces after 50 ticks"):
         pipeline.drain()
     assert pipeline.query("innocent").to_arrow().num_rows == 5
+
+
+def test_a_stopped_loop_is_dropped_and_comes_back_with_an_end() -> None:
+    p = kasen.Pipeline()
+    memory = APP.replace("(a BIGINT)", "(a BIGINT, ts BIGINT)")
+    p.execute(memory.replace("FROM 'csv' OPTIONS (path 's.csv')", "FROM 'memory'"))
+    p.push("s", [{"ts": 1, "a": 7}])
+    p.advance("s", 2)
+    turn = "SELECT a + 1 AS a FROM up [NOW] WHERE a < 9"
+    bounded = f"QUERY up AS ISTREAM(SELECT a FROM s [NOW] UNION ALL {turn})<Now>"
+    for text in (f"REPLACE {bounded}", "REGISTER QUERY more AS SELECT a FROM up [ROWS 1]"):
+        with pytest.raises(QueryError, match="up was stopped: its loop did not come to rest"):
+            p.execute(text)
+    p.execute("DROP QUERY up CASCADE")
+    p.execute(f"REGISTER {bounded}; REGISTER QUERY seen AS SELECT COUNT(*) AS n FROM up")
+    p.push("s", [{"ts": 5, "a": 7}])
+    p.advance("s", 6)
+    assert [row["a"] for row in p.query("up").to_arrow().to_pylist() if row["ts"] == 5] == [7, 8, 9]
+    assert [row["n"] for row in p.query("seen").to_arrow().to_pylist() if row["diff"] > 0][-1] == 3

@@ -20,7 +20,7 @@ from kasen.cql import literals, nodes
 from kasen.cql.bind_input import check_name
 from kasen.cql.bind_query import is_monotone_select
 from kasen.cql.bound import App, Change, Drop, Input, Query, Register, RegisteredQuery, Streamify
-from kasen.cql.loops import find_loops, has_stream, readings, show
+from kasen.cql.loops import find_loops, has_stream, non_monotone_parts, readings, show
 from kasen.cql.schemas import Schemas, registered_query, sources_first
 from kasen.cql.scope import suggest
 from kasen.cql.statements import parse
@@ -432,6 +432,9 @@ class _Binder:
         loops = find_loops(tuple(queries.values()), cut=False)
         if loops:
             fault = f"this loop has no delay: {show(loops[0])}"
+            parts = non_monotone_parts(tuple(queries.values()), loops[:1])
+            if parts:
+                fault += f"\n  not monotone there: {', '.join(parts)}"
             remedy = "write <Now> or <duration> behind a stream of the loop: ISTREAM(...)<Now>"
             raise self._text.error(fault, self._place(key), remedy)
 

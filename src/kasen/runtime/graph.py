@@ -136,6 +136,7 @@ class Graph:
         self._nodes[step] = self._operators[step] = None
         del self._steps[step]
         self._stale |= step in self._looped
+        self._dead.discard(step)
         self._inputs[step] = ()
         self._stages.pop(step, None)
         self._births.pop(step, None)

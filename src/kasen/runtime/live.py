@@ -250,6 +250,7 @@ class LiveQueries:
     ) -> Splice:
         """Makes a change ready, to be committed before anything runs; `time` is None before the beginning."""
         splice = Splice()
+        self._check_stopped(change, plans)
         self._graph.save_loops()
         try:
             for action in change.actions:
@@ -262,6 +263,20 @@ class LiveQueries:
             self._undo(splice)
             raise
         return splice
+
+    def _check_stopped(self, change: Change, plans: Mapping[str, Planned]) -> None:
+        """What was stopped has no end that anything could go on from."""
+        if not self._graph.dead:
+            return
+        comes = {one.query.name.lower() for one in change.actions if isinstance(one, Register)}
+        for name in comes:
+            reads = {node.name.lower() for node in walk(plans[name][0]) if isinstance(node, Ref)}
+            for key in sorted({name, *reads}):
+                found = self.queries.get(key)
+                if found is not None and found.root in self._graph.dead:
+                    fault = f"{found.registered.name} was stopped: its loop did not come to rest"
+                    remedy = f"DROP QUERY {found.registered.name} CASCADE first, and register the loop anew"
+                    raise QueryError(fault, remedy=remedy)
 
     def commit(self, change: Change, splice: Splice, time: int | None) -> None:
         """The change takes effect: cheap, and sure to work."""
