@@ -187,10 +187,30 @@ def test_a_takeover_that_failed_leaves_nothing_behind(tmp_path: Path) -> None:
     meta = {"g": 1, "to": 1}
     node.receive(inbox, "127.0.0.1:3", meta, Piece(None, 10, 20))
     assert inbox.received == 20
+    node.give_up()
     node.take_snapshot_in(Snapshot(30, {"readings": 30}, state, outputs))
     assert node.holds_input
     node.restore_snapshot()
     assert (inbox.received, len(inbox.waiting)) == (30, 0)
+
+
+def test_a_snapshot_that_comes_during_a_takeover_is_refused(tmp_path: Path) -> None:
+    """The primary was only slow; what upstream sends by now follows the snapshot before."""
+    copy = Copy(tmp_path, "total")
+    node, inbox = copy.node, copy.node.inboxes["readings"]
+    outputs: list[tuple[Json, pa.RecordBatch | None]] = [
+        ({"start": BEGIN, "upto": BEGIN, "ended": False, "restart": None}, None) for _ in TWICE
+    ]
+    node.take_snapshot_in(Snapshot(10, {"readings": 10}, copy.work.snapshot(), outputs))
+    node.restore_snapshot()
+    node.receive(inbox, "127.0.0.1:3", {"g": 1, "to": 1}, Piece(None, 10, 30))
+    late = Snapshot(20, {"readings": 20}, copy.work.snapshot(), outputs)
+    with pytest.raises(DataError, match="taking over"):
+        node.take_snapshot_in(late)
+    node.promote(2)
+    with pytest.raises(DataError, match="taking over"):
+        node.take_snapshot_in(late)
+    assert inbox.received == 30
 
 
 def test_a_claim_from_a_stranger_is_refused(tmp_path: Path) -> None:

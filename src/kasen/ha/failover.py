@@ -202,10 +202,11 @@ class Failover:
     def _take_over(self, detected: float) -> bool:
         """Claims the next generation everywhere, then leads; False if another copy does."""
         self._claims = True
-        try:
-            return self._claim_everywhere(detected)
-        finally:
-            self._claims = False
+        done = self._claim_everywhere(detected)
+        self._claims = False
+        if not done:
+            self._node.give_up()
+        return done
 
     def _claim_everywhere(self, detected: float) -> bool:
         node = self._node

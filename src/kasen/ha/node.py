@@ -270,13 +270,22 @@ class Node:
                 self._tell_upstream()
 
     def take_snapshot_in(self, snapshot: Snapshot) -> None:
-        """On the secondary: the newest state of the primary."""
+        """On the secondary: the newest state of the primary.
+
+        Not any more when this copy takes over: neighbours send it what follows the state it claimed with.
+        The old primary, which was only slow, must not take its snapshot for confirmed.
+        """
         with self.lock:
-            if not self.is_primary:
-                self.snapshot = snapshot
-                self._takes_over = False
-                for stream, inbox in self.inboxes.items():
-                    inbox.received = snapshot.positions[stream]
+            if self.is_primary or self._takes_over:
+                raise DataError(f"{self.config.name}: this copy is taking over")
+            self.snapshot = snapshot
+            for stream, inbox in self.inboxes.items():
+                inbox.received = snapshot.positions[stream]
+
+    def give_up(self) -> None:
+        """Another copy leads after all."""
+        with self.lock:
+            self._takes_over = False
 
     def restore_snapshot(self) -> None:
         """Before taking over: this copy becomes what the primary was at its last snapshot, if it gets any."""
