@@ -38,6 +38,8 @@ from kasen.kernels.ordered import INTEGER
 #: How many rows a block has at most; and from how many rows on it is worth its while.
 BLOCK, WORTH = 1024, 16
 
+_STRIDE = 32
+
 #: How many guesses there are of where a key's group is.
 GUESSES = 4096
 _SHIFT = np.uint64(64 - 12)
@@ -51,12 +53,14 @@ DONE_HERE = (COUNT, SUM_INTEGER, SUM_DOUBLE, SQUARE_INTEGER, SQUARE_DOUBLE, LEAS
 @compiled(f"int64({V}, int64, int64)")
 def entering(diff: Any, first: Any, last: Any) -> Any:
     """Up to where, from `first` on, the rows enter once each."""
-    others = 0
-    part = diff[first:last]
-    for i in range(len(part)):  # no way out of the loop, so that it goes over several rows at a time
-        others += part[i] != 1
-    if others == 0:
-        return last
+    while first < last:
+        part = diff[first : min(first + _STRIDE, last)]
+        others = 0
+        for i in range(len(part)):  # no way out of the loop, so that it goes over several rows at a time
+            others += part[i] != 1
+        if others:
+            break
+        first += len(part)
     while first < last and diff[first] == 1:
         first += 1
     return first

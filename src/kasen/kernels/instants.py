@@ -73,3 +73,18 @@ def ascends(ts: Any) -> Any:
     for i in range(1, len(ts)):  # no way out of the loop, so that it goes over several rows at a time
         descents += ts[i] < ts[i - 1]
     return descents == 0
+
+
+@compiled(f"int64({V}, int64, int64)")
+def below(ts: Any, first: Any, end: Any) -> Any:
+    """Up to where, from `first` on, times lie below `end`. They ascend, so that few need to be looked at."""
+    last = len(ts)
+    if ts[last - 1] < end:
+        return last
+    while first < last:
+        middle = (first + last) >> 1
+        if ts[middle] < end:
+            first = middle + 1
+        else:
+            last = middle
+    return first

@@ -12,6 +12,7 @@ from kasen.kernels.candidates import spare
 from kasen.kernels.compiled import M, V, compiled
 from kasen.kernels.exact_round import SCRATCH
 from kasen.kernels.groups import KEY_NULLS, ROWS, STAMP, USED, find_or_claim, release
+from kasen.kernels.instants import below
 from kasen.kernels.panes import CHANGED, END, NEVER, PANE_ROWS, RECORD, RUN, ceiling, leave, pane_end, push
 from kasen.kernels.report import BESIDE, report
 
@@ -49,21 +50,6 @@ def next_boundary(control: Any, ring: Any) -> Any:
         end = ring[control[OLDEST] & (len(ring) - 1), END]
         boundary = min(boundary, ceiling(end + control[LENGTH], control[SLIDE]))
     return boundary
-
-
-@compiled(f"int64({V}, int64, int64)")
-def _below(ts: Any, first: Any, end: Any) -> Any:
-    """Up to where, from `first` on, times lie below `end`. They ascend, so that few need to be looked at."""
-    last = len(ts)
-    if ts[last - 1] < end:
-        return last
-    while first < last:
-        middle = (first + last) >> 1
-        if ts[middle] < end:
-            first = middle + 1
-        else:
-            last = middle
-    return first
 
 
 @compiled(f"void({V}, {V}, {V}, {V}, int64, int64)")
@@ -270,7 +256,7 @@ def slide(
         count = control[OPEN]
         stamp = control[STAMPED]
         first = row
-        last = _below(ts, row, end)
+        last = below(ts, row, end)
         while row < last:
             stop = entering(diff, row, min(row + BLOCK, last))
             if stop - row >= WORTH:

@@ -21,6 +21,7 @@ from kasen.operators.accumulators import (
 from kasen.operators.base import State
 from kasen.operators.batch import I64, Batch, Bound
 from kasen.operators.dictionary import Dictionary
+from kasen.operators.pane_reduction import PaneReduction
 from kasen.operators.record_table import RecordTable
 from kasen.operators.row_buffer import RowBuffer
 
@@ -57,6 +58,8 @@ class SlidingAggregate:
         self._calls = calls
         self._dictionary = dictionary
         self._begins: Bound | None = None
+        #: Shared with the like of this one, if there are any.
+        self.reduction: PaneReduction | None = None
         self._layout = self._layout_of(Span(*FIRST_SPAN))
         self._shape: I64 = np.zeros(panes.SHAPE, np.int64)
         self._configure()
@@ -90,7 +93,7 @@ class SlidingAggregate:
             self._begins = at
 
     def process(self, inputs: Sequence[Batch], upto: Bound) -> Batch:
-        batch = inputs[0]
+        batch = inputs[0] if self.reduction is None else self.reduction.reduced(inputs[0])
         control = self._control
         if self._begins is not None and self._begins < upto:
             control[kernel.BEGINS] = 1
@@ -102,6 +105,10 @@ class SlidingAggregate:
         while why := self._go_on(batch):
             self._make_room(why)
         return self._out.take(int(control[kernel.PUT_OUT]))
+
+    @property
+    def calls(self) -> tuple[AggregateSpec, ...]:
+        return self._calls
 
     @property
     def groups(self) -> int:

@@ -9,6 +9,7 @@ Steps may come and go between two runs (see live.py); a step's place is used aga
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import gcd
 
 from kasen.errors import ResourceError
 from kasen.operators.base import Operator, State
@@ -16,6 +17,7 @@ from kasen.operators.batch import TICK_BITS, Batch, Bound, concat, empty
 from kasen.operators.delay import Delay
 from kasen.operators.filter import Filter as FilterOperator
 from kasen.operators.mjoin import MJoin
+from kasen.operators.pane_reduction import PaneReduction, Wanted, wanted
 from kasen.operators.panes import SlidingAggregate
 from kasen.operators.selection import Selection, Tap
 from kasen.operators.touches import Reports, Touches
@@ -23,6 +25,7 @@ from kasen.operators.user_aggregate import UserAggregate
 from kasen.operators.window import Rows, Timed
 from kasen.plan.instantiate import Context, instantiate
 from kasen.plan.logical import Filter, Node, Scan, twice
+from kasen.plan.lower import SlidingAggregate as SlidingNode
 from kasen.plan.physical import Plan, Step, stages_of
 from kasen.plan.selection import selectable
 from kasen.runtime.loop import Loop
@@ -50,6 +53,7 @@ class Graph:
         self._steps: dict[int, Step] = {}
         self._free: list[int] = []
         self._networks: dict[str, Selection] = {}
+        self._reductions: dict[tuple[Node, Wanted, int], PaneReduction] = {}
         self._scans: dict[str, int] = {}
         self.outputs: dict[str, int] = dict(plan.outputs)
         #: Stages in an order in which inputs come first, by their first step: the operator and what it
@@ -102,14 +106,32 @@ class Graph:
                     network = Selection(doubles, self._context.dictionary)
                     self._networks[node.child.name] = network
                 return Tap(network, condition, operator)
+        if isinstance(node, SlidingNode) and isinstance(operator, SlidingAggregate):
+            self._share_panes(node, operator)
         return operator
+
+    def _share_panes(self, node: SlidingNode, operator: SlidingAggregate) -> None:
+        """Aggregates over one input that want the same of panes as long reduce its rows together."""
+        kept = wanted(node.keys, operator.calls)
+        if kept is not None:
+            pane = gcd(node.window.length, node.window.slide)
+            shared = self._reductions.setdefault((node.child, kept, pane), PaneReduction(kept, pane))
+            operator.reduction = shared
+            shared.join()
+
+    def _leave_panes(self, operator: SlidingAggregate) -> None:
+        if operator.reduction is not None and operator.reduction.leave():
+            self._reductions = {
+                key: each for key, each in self._reductions.items() if each is not operator.reduction
+            }
 
     def rebuild(self, steps: Mapping[int, tuple[Node, tuple[int, ...]]]) -> None:
         """Other steps in the place of all that are there, each at its number."""
         size = max(steps, default=-1) + 1
         self._nodes, self._operators = [None] * size, [None] * size
         self._inputs, self._nothing = [()] * size, [empty(0)] * size
-        self._steps, self._scans, self._births, self._loops, self._networks = {}, {}, {}, {}, {}
+        self._steps, self._scans, self._births, self._loops = {}, {}, {}, {}
+        self._networks, self._reductions = {}, {}
         self._free = [step for step in reversed(range(size)) if step not in steps]
         for step, (node, inputs) in steps.items():
             self._set(step, node, inputs)
@@ -133,6 +155,8 @@ class Graph:
             del self._scans[node.name]
         if isinstance(operator, Tap):
             operator.close()
+        if isinstance(operator, SlidingAggregate):
+            self._leave_panes(operator)
         self._nodes[step] = self._operators[step] = None
         del self._steps[step]
         self._stale |= step in self._looped
