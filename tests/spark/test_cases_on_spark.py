@@ -47,9 +47,12 @@ def test_cases_have_the_same_answers_on_spark(
     check_together(CASES[group::GROUPS], place, spark, tmp_path, all_by_files=bool(group % 2))
 
 
-def test_loops_have_the_same_answers_on_executors(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "place", ["3 shards", *(pytest.param(place, marks=pytest.mark.soak) for place in ("driver", "1 shard"))]
+)
+def test_loops_have_the_same_answers_on_spark(place: str, spark: SparkSession, tmp_path: Path) -> None:
     assert "delay/loop_by_account" in [case.name for case in LOOPS]
-    check_together(LOOPS, "3 shards", spark, tmp_path)
+    check_together(LOOPS, place, spark, tmp_path)
 
 
 def test_queries_that_come_and_go_have_the_same_answers_in_the_driver(
