@@ -13,7 +13,7 @@ from kasen.plan.physical import plan_app
 from kasen.runtime.local import LocalRun, Options
 from tests.oracle import sniffer
 from tests.random_live_loops import changing_loops
-from tests.runtime.test_live import Crash, files
+from tests.runtime.test_live import crash_and_go_on, files
 from tests.test_live_random import check
 
 
@@ -43,18 +43,5 @@ def test_after_a_crash_changed_loops_go_on(seed: int, tmp_path: Path) -> None:
         pytest.skip("a change that the engine says it cannot make")
     right = files(tmp_path / "right")
     options = Options(tmp_path, tmp_path / "out", 1, tmp_path / "checkpoint", checkpoint_seconds=0)
-    left = random.randrange(12)
-
-    def crash(_: object) -> None:
-        nonlocal left
-        left -= 1
-        if left < 0:
-            raise Crash
-
-    job = LocalRun(plan, options, on_answer=crash)
-    try:
-        job.run()
-    except Crash:
-        job.outputs.close()
-        LocalRun(plan, options).run()
+    crash_and_go_on(plan, options, random.randrange(12))
     assert files(tmp_path / "out") == right, app.text

@@ -8,7 +8,7 @@ import pytest
 
 import kasen
 from kasen.errors import QueryError, ResourceError
-from kasen.plan.physical import plan_app
+from kasen.plan.physical import Plan, plan_app
 from kasen.runtime.local import LocalRun, Options
 from kasen.runtime.pipeline import Answer
 from tests.cases_format import Case, all_cases
@@ -19,6 +19,24 @@ LIVE = [case for case in all_cases() if case.name.startswith("live/")]
 
 class Crash(Exception):
     """The machine goes down."""
+
+
+def crash_and_go_on(plan: Plan, options: Options, answers: int) -> None:
+    """Runs an app, which crashes after so many answers, and is run again to its end."""
+    left = answers
+
+    def crash(_: Answer) -> None:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise Crash
+
+    job = LocalRun(plan, options, on_answer=crash)
+    try:
+        job.run()
+    except Crash:
+        job.outputs.close()
+        LocalRun(plan, options).run()
 
 
 def files(folder: Path) -> dict[str, str]:
@@ -35,20 +53,7 @@ def test_after_a_crash_the_same_queries_are_live_since_the_same_instants(case: C
     for last in range(9):
         out, checkpoint = tmp_path / f"out{last}", tmp_path / f"checkpoint{last}"
         options = Options(tmp_path, out, 1, checkpoint, checkpoint_seconds=0)
-        left = last
-
-        def crash(_: Answer) -> None:
-            nonlocal left
-            left -= 1
-            if left < 0:
-                raise Crash
-
-        job = LocalRun(plan, options, on_answer=crash)
-        try:
-            job.run()
-        except Crash:
-            job.outputs.close()
-            LocalRun(plan, options).run()
+        crash_and_go_on(plan, options, last)
         assert files(out) == right, f"after a crash at epoch {last}"
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,10 +11,9 @@ from pathlib import Path
 import pytest
 
 from kasen.runtime.control import ask
+from tests.test_ctl import KASEN
 
 pytestmark = pytest.mark.spark
-
-KASEN = [sys.executable, "-c", "from kasen.cli import main; main()"]
 
 
 class Run:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from kasen.kernels.compiled import M, V, compiled
+from kasen.kernels.scalar import product_overflows
 
 OP, TO, A, B, SIZE = range(5)
 
@@ -41,11 +42,8 @@ def _multiply(a: Any, b: Any, to: Any, size: Any) -> Any:
         to[i] = a[i] * b[i]
     if bits < _HALF:
         return True
-    for i in range(size):
-        if a[i] == -1:
-            if b[i] == -(2**63):
-                return False
-        elif a[i] != 0 and (to[i] // a[i] != b[i] or to[i] % a[i] != 0):
+    for i in range(size):  # noqa: SIM110, all() of a generator does not compile
+        if product_overflows(a[i], b[i]):
             return False
     return True
 

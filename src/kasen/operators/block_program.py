@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 
 from kasen.kernels import block_program as kernel
 from kasen.operators import two_cores
 from kasen.operators.batch import I64, Batch
-from kasen.operators.lazy import Lazy, Part, part_of
+from kasen.operators.lazy import Lazy, Part, for_two_cores, part_of
 
 #: From how many rows on a program is worth its while.
 _WORTH = 256
@@ -83,22 +83,13 @@ class LateProgram:
     """A program that is made when a batch comes which it is good for; there may be none."""
 
     def __init__(self, make: Callable[[], BlockProgram | None]) -> None:
-        self._make: Callable[[], BlockProgram | None] | None = make
-        self._program: BlockProgram | None = None
+        self._made = cache(make)
 
     def suiting(self, batch: Batch) -> BlockProgram | None:
-        if len(batch) < _WORTH:
+        if len(batch) < _WORTH or (program := self._made()) is None:
             return None
-        if self._make is not None:
-            self._program, self._make = self._make(), None
-        return None if self._program is None or batch.has_nulls() else self._program
+        return None if batch.has_nulls() else program
 
 
 def _pieces(batch: Batch) -> Sequence[Part]:
-    """The parts of a batch; halves of the largest, if it has more than half of the rows."""
-    parts = list(batch.parts) if isinstance(batch, Lazy) else [part_of(batch)]
-    sizes = [part.size for part in parts]
-    largest = sizes.index(max(sizes))
-    if two_cores.worth(sizes[largest]) and 2 * sizes[largest] > sum(sizes):
-        parts[largest : largest + 1] = parts[largest].halves()
-    return parts
+    return for_two_cores(batch.parts if isinstance(batch, Lazy) else [part_of(batch)])

@@ -7,7 +7,7 @@ a column is asked for, and columns that nobody asks for never are.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -69,13 +69,13 @@ class Lazy(Batch):
 
     def __getattr__(self, name: str) -> I64:
         if name == "ts":
-            self.ts = self._joined([part.ts for part in self._parts])
+            self.ts = self._joined(lambda part: part.ts)
         elif name == "sub":
             uniform = all(are_zeros(part.sub) for part in self._parts)
-            self.sub = zeros(self._size) if uniform else self._joined([part.sub for part in self._parts])
+            self.sub = zeros(self._size) if uniform else self._joined(lambda part: part.sub)
         elif name == "diff":
             uniform = all(are_ones(part.diff) for part in self._parts)
-            self.diff = ones(self._size) if uniform else self._joined([part.diff for part in self._parts])
+            self.diff = ones(self._size) if uniform else self._joined(lambda part: part.diff)
         elif name == "data":
             self.data = self._matrix()
         else:
@@ -97,13 +97,13 @@ class Lazy(Batch):
             if index == -1 and not self.has_nulls():
                 found = zeros(self._size)
             else:
-                found = self._joined(self._stored(index))
+                found = self._joined(lambda part: part.columns[index])
             self._columns[index] = found
         return found
 
     def fill(self, index: int, out: I64) -> None:
         """Writes a column into other memory."""
-        self._fill(self._stored(index), out)
+        self._fill(lambda part: part.columns[index], out)
 
     def has_nulls(self) -> bool:
         words = (part.columns[-1] for part in self._parts)
@@ -147,44 +147,42 @@ class Lazy(Batch):
         data[-1] = self.column(-1)
         return data
 
-    def _stored(self, index: int) -> list[I64]:
-        return [part.columns[index] for part in self._parts]
-
-    def _joined(self, arrays: list[I64]) -> I64:
+    def _joined(self, of: Callable[[Part], I64]) -> I64:
         """One array of the parts' arrays, of the rows that are meant."""
-        if len(arrays) == 1 and self._parts[0].rows is None:
-            return arrays[0]
+        if len(self._parts) == 1 and self._parts[0].rows is None:
+            return of(self._parts[0])
         out = np.empty(self._size, np.int64)
-        self._fill(arrays, out)
+        self._fill(of, out)
         return out
 
-    def _fill(self, arrays: list[I64], out: I64) -> None:
-        pieces = [(part.rows, array, part.size) for part, array in zip(self._parts, arrays, strict=True)]
+    def _fill(self, of: Callable[[Part], I64], out: I64) -> None:
         if not two_cores.worth(len(out)):
-            _move(pieces, out)
+            _move(self._parts, of, out)
             return
-        if len(pieces) == 1:
-            pieces = _halved(*pieces[0])
-        cut = two_cores.middle([size for _, _, size in pieces])
-        first = sum(size for _, _, size in pieces[:cut])
-        two_cores.both(partial(_move, pieces[cut:], out[first:]), partial(_move, pieces[:cut], out[:first]))
+        parts = for_two_cores(self._parts)
+        cut = two_cores.middle([part.size for part in parts])
+        first = sum(part.size for part in parts[:cut])
+        two_cores.both(
+            partial(_move, parts[cut:], of, out[first:]), partial(_move, parts[:cut], of, out[:first])
+        )
 
 
-_Piece = tuple[I64 | None, I64, int]
+def for_two_cores(parts: Sequence[Part]) -> list[Part]:
+    """The parts; halves of the largest, if it has more than half of many rows."""
+    cut = list(parts)
+    sizes = [part.size for part in parts]
+    largest = sizes.index(max(sizes))
+    if two_cores.worth(sizes[largest]) and 2 * sizes[largest] > sum(sizes):
+        cut[largest : largest + 1] = cut[largest].halves()
+    return cut
 
 
-def _halved(rows: I64 | None, array: I64, size: int) -> list[_Piece]:
-    cut = size // 2
-    if rows is None:
-        return [(None, array[:cut], cut), (None, array[cut:], size - cut)]
-    return [(rows[:cut], array, cut), (rows[cut:], array, size - cut)]
-
-
-def _move(pieces: Sequence[_Piece], out: I64) -> None:
+def _move(parts: Sequence[Part], of: Callable[[Part], I64], out: I64) -> None:
     first = 0
-    for rows, array, size in pieces:
-        if rows is None:
-            out[first : first + size] = array
+    for part in parts:
+        to = out[first : first + part.size]
+        if part.rows is None:
+            to[:] = of(part)
         else:
-            gather(array, rows, out[first : first + size])
-        first += size
+            gather(of(part), part.rows, to)
+        first += part.size

@@ -65,20 +65,19 @@ class PaneReduction:
     """
 
     def __init__(self, wanted: Wanted, pane: int) -> None:
-        self._wanted = wanted
-        self._pane = pane
+        self.wanted = wanted
+        self.pane = pane
         self._members = 0
         self._seen: Batch | None = None
         self._reduced: Batch | None = None
         self._pause = 0
-        self._guesses: I64 = np.zeros(blocks.GUESSES, np.int64)
-        self._slots: I64 = np.zeros(blocks.BLOCK, np.int64)
         self._stamps: I64 = np.zeros(1, np.int64)
         self._begin()
 
     def _begin(self) -> None:
-        self._groups = RecordTable(self._wanted.keys, KEY + self._wanted.keys + kernel.WORDS)
-        self._guesses[:] = 0
+        self._groups = RecordTable(self.wanted.keys, KEY + self.wanted.keys + kernel.WORDS)
+        self._guesses: I64 = np.zeros(blocks.GUESSES, np.int64)
+        self._slots: I64 = np.zeros(blocks.BLOCK, np.int64)
 
     def join(self) -> None:
         self._members += 1
@@ -124,7 +123,7 @@ class PaneReduction:
         return Batch(ts[:count].copy(), zeros(count), diff[:count].copy(), kept)
 
     def _run(self, batch: Batch, ts: I64, diff: I64, data: I64) -> int:
-        own, groups = self._wanted, self._groups
+        own, groups = self.wanted, self._groups
         return int(
             kernel.reduce_panes(
                 batch.ts,
@@ -133,7 +132,7 @@ class PaneReduction:
                 own.extreme,
                 own.sign,
                 own.total,
-                self._pane,
+                self.pane,
                 groups.table,
                 groups.records,
                 groups.width,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -75,15 +75,8 @@ def compile_condition(expr: Expr, dictionary: Dictionary, failures: Failures) ->
 
 def compiled_late(make: Callable[[], Compiled]) -> Compiled:
     """What `make` compiles, compiled when it is first called: a query that comes must not hold others up."""
-    compiled: Compiled | None = None
-
-    def call(batch: Batch) -> Any:
-        nonlocal compiled
-        if compiled is None:
-            compiled = make()
-        return compiled(batch)
-
-    return call  # type: ignore[return-value]
+    made = cache(make)
+    return lambda batch: made()(batch)  # type: ignore[return-value]
 
 
 def compile_items(

@@ -115,15 +115,15 @@ class Graph:
         kept = wanted(node.keys, operator.calls)
         if kept is not None:
             pane = gcd(node.window.length, node.window.slide)
-            shared = self._reductions.setdefault((node.child, kept, pane), PaneReduction(kept, pane))
-            operator.reduction = shared
-            shared.join()
+            key = (node.child, kept, pane)
+            if key not in self._reductions:
+                self._reductions[key] = PaneReduction(kept, pane)
+            operator.reduction = self._reductions[key]
+            operator.reduction.join()
 
-    def _leave_panes(self, operator: SlidingAggregate) -> None:
-        if operator.reduction is not None and operator.reduction.leave():
-            self._reductions = {
-                key: each for key, each in self._reductions.items() if each is not operator.reduction
-            }
+    def _leave_panes(self, node: SlidingNode, shared: PaneReduction) -> None:
+        if shared.leave():
+            del self._reductions[node.child, shared.wanted, shared.pane]
 
     def rebuild(self, steps: Mapping[int, tuple[Node, tuple[int, ...]]]) -> None:
         """Other steps in the place of all that are there, each at its number."""
@@ -155,8 +155,8 @@ class Graph:
             del self._scans[node.name]
         if isinstance(operator, Tap):
             operator.close()
-        if isinstance(operator, SlidingAggregate):
-            self._leave_panes(operator)
+        if isinstance(node, SlidingNode) and isinstance(operator, SlidingAggregate) and operator.reduction:
+            self._leave_panes(node, operator.reduction)
         self._nodes[step] = self._operators[step] = None
         del self._steps[step]
         self._stale |= step in self._looped

@@ -65,7 +65,7 @@ class LocalRun:
         self.outputs = Outputs(
             plan, self.pipeline, options.base, options.out, notes, on_progress, self._on_answer
         )
-        self._manager = Manager(self.pipeline, self.outputs, plan.app.time)
+        self._manager = Manager(self.pipeline, self.outputs, plan.app.time, lambda _: self._save())
 
     def _open_checkpoints(self) -> Checkpoints | None:
         if self._options.checkpoint is None:
@@ -95,7 +95,7 @@ class LocalRun:
         self.outputs.progress.had_ended = self._resumed and self.pipeline.ended
         self._load_tables()
         if self._options.control is not None:
-            self._control = Control(self._options.control, self._handle)
+            self._control = Control(self._options.control, self._manager.handle)
         try:
             self._run(saved)
         finally:
@@ -119,14 +119,6 @@ class LocalRun:
             self._finish()
         self._save()
         self.outputs.close()
-
-    def _handle(self, body: dict[str, Any]) -> dict[str, Any]:
-        """A request of `kasen ctl`. A change is durable before it is answered."""
-        answer = self._manager.handle(body)
-        if self._manager.has_changed:
-            self._manager.has_changed = False
-            self._save()
-        return answer
 
     def _on_answer(self, answer: Answer) -> None:
         self._told(answer)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from kasen.connect.decode import decode
@@ -19,12 +19,13 @@ from kasen.types import Type
 class Manager:
     """Answers requests between epochs."""
 
-    def __init__(self, pipeline: Pipeline, outputs: Outputs, time: Type) -> None:
+    def __init__(self, pipeline: Pipeline, outputs: Outputs, time: Type, keep: Callable[[str], None]) -> None:
+        """`keep` makes a text that has changed queries durable, before its change is answered."""
+        self._keep = keep
         self._pipeline = pipeline
         self._outputs = outputs
         self._time = time
         self._meter = Meter()
-        self.has_changed = False
 
     def handle(self, body: dict[str, Any]) -> dict[str, Any]:
         match body.get("verb"):
@@ -38,10 +39,10 @@ class Manager:
 
     def _execute(self, text: str) -> list[str]:
         changes = self._pipeline.execute(text)
-        self.has_changed = True
         for change in changes:
             if change not in self._pipeline.pending:
                 self._outputs.follow(change)
+        self._keep(text)
         return [line for change in changes for line in _told(change)]
 
     def _ps(self) -> list[dict[str, Any]]:

@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Event, Lock
-from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -83,7 +82,6 @@ class SparkRun:
         all of them come to the operators then, and Spark computes nothing for those that are there.
         """
         self._plan = plan
-        self._by_name = [query.name for query in plan.app.queries]
         self._base = base
         self._flush = flush or plan.app.setting("flush") == "true"
         self._checkpoint = checkpoint
@@ -120,7 +118,7 @@ class SparkRun:
             self.outputs = Outputs(
                 native.plan, self.pipeline, base, out, notes, on_progress, self._on_answer, self._sink
             )
-            self._manager = Manager(self.pipeline, self.outputs, plan.app.time)
+            self._manager = Manager(self.pipeline, self.outputs, plan.app.time, self._keep)
             folders = frozenset(one.name for one in plan.app.inputs if frames.has_many(one, base))
             self._placement = InDriver(
                 native, self.pipeline, self.outputs, self._store, record, self._texts, folders
@@ -166,7 +164,8 @@ class SparkRun:
                 self._placement.table(one, frames.open_frame(self.spark, one, self._base, None))
         streams = [one for one in self._plan.app.inputs if not one.is_static]
         if self._control_path is not None:
-            self._control = Control(self._control_path, self._handle)
+            assert self._manager is not None
+            self._control = Control(self._control_path, self._manager.handle)
         try:
             if streams:
                 self._run_query(self._start(streams))
@@ -226,15 +225,10 @@ class SparkRun:
                 raise self._error from None
             raise InternalError(f"Spark's streaming query failed: {error}") from error
 
-    def _handle(self, body: dict[str, Any]) -> dict[str, Any]:
-        """A request of `kasen ctl`. A change is durable before it is answered."""
-        assert self._manager is not None
-        answer = self._manager.handle(body)
-        if self._manager.has_changed:
-            self._manager.has_changed = False
-            if self._store is not None:
-                self._store.note_change(self._last_epoch, str(body["text"]))
-        return answer
+    def _keep(self, text: str) -> None:
+        """Queries were changed by `kasen ctl`, after the last epoch."""
+        if self._store is not None:
+            self._store.note_change(self._last_epoch, text)
 
     def _on_answer(self, answer: Answer) -> None:
         self._told(answer)
@@ -254,8 +248,9 @@ class SparkRun:
         if self._stopping:
             raise InternalError("stopped between epochs")
         begun = time.monotonic()
-        queries = self.pipeline.queries if isinstance(self.pipeline, Pipeline) else self._by_name
-        names = ", ".join([*queries][:_NAMED]) + (", ..." if len(queries) > _NAMED else "")
+        registered = [query.name for query in self._plan.app.queries]
+        live = [*self.pipeline.queries] if isinstance(self.pipeline, Pipeline) else registered
+        names = ", ".join(live[:_NAMED]) + (", ..." if len(live) > _NAMED else "")
         self.spark.sparkContext.setJobDescription(f"kasen: epoch {epoch}, {names}")
         try:
             self._check_query(epoch)
