@@ -27,10 +27,10 @@ import pyarrow as pa
 import kasen
 from benchmarks._measure import Line, Table, best, resident
 from kasen.cql.bind import bind_text
-from kasen.operators import mjoin, rings
+from kasen.operators import rings
 from kasen.operators.batch import Batch, Bound
-from kasen.operators.mjoin import MJoin, Seen
-from kasen.operators.parallel_mjoin import ParallelMJoin
+from kasen.operators.mjoin import Seen
+from kasen.operators.pair_join import PairJoin
 from kasen.plan.physical import plan_app
 from kasen.runtime.feed import Rows
 from kasen.runtime.memory import keep_freed_memory
@@ -160,13 +160,13 @@ def batches(side: I64, key: I64, chunk: int = CHUNK) -> list[tuple[list[Batch], 
     return found
 
 
-def operator(rows: int, kind: type[MJoin] = MJoin) -> MJoin:
+def operator(rows: int) -> PairJoin:
     seen = [Seen(2, rings.ROWS, rows)] * 2
-    return kind(seen, [{0: 0, 1: 0}], [(0, 0), (0, 1), (1, 1)], mode=mjoin.NETTED)
+    return PairJoin(seen, [{0: 0, 1: 0}], [(0, 0), (0, 1), (1, 1)])
 
 
-def run_operator(parts: list[tuple[list[Batch], Bound]], rows: int, kind: type[MJoin] = MJoin) -> int:
-    join = operator(rows, kind)
+def run_operator(parts: list[tuple[list[Batch], Bound]], rows: int) -> int:
+    join = operator(rows)
     return sum(len(join.process(batch, upto)) for batch, upto in parts)
 
 
@@ -200,17 +200,6 @@ def pairs(out: Table, quick: bool) -> None:
     alone = batches(side, key)
     kernel = cpu(partial(run_operator, alone, ROWS)) / count
     out.add(Line("  the operator alone", rate(1, kernel), "", f"{1e-6 / kernel:.2f}"))
-    begin = time.perf_counter()
-    run_operator(alone, ROWS)
-    one = time.perf_counter() - begin
-    begin = time.perf_counter()
-    run_operator(alone, ROWS, ParallelMJoin)
-    two = time.perf_counter() - begin
-    ratio = one / two
-    what = "  the operator on two cores (parallel MJoin), wall time"
-    out.add(
-        Line(what, rate(count, two), f"one {rate(count, one)}", f"{ratio:.2f}", "at least 1.2x", ratio >= 1.2)
-    )
 
 
 def sizes(out: Table, quick: bool) -> None:

@@ -1,8 +1,14 @@
-"""Two windows joined by one key, when only what enters counts: the fast way through the same rings.
+"""Two windows joined by key, when only what enters counts. See pair_rows for where rows lie.
 
-An arrival is matched with the other window, then enters its own (document A). Whether pairs leave at the
-same instant does not matter here as long as none of them can equal a pair that enters; where that cannot be
-ruled out, the kernel stops before the instant with CONFLICT, and the general join takes over.
+An arrival is matched with the other window, then enters its own (document A). That is done for a block of
+arrivals at a time, in steps over the whole block, each of them a loop without surprises for the processor:
+the arrivals of both sides in one order (`merge`), the first row that each of them may meet (`hold`,
+`hold_counts`), their keys (`look_up`, which also fetches the table's memory), their chains and their entry
+(`enter_all`), and their partners: of all arrivals the newest, then of all the next older (`expand`).
+
+That pairs leave at an arrival's instant does not matter as long as none of them can equal a pair that enters.
+Where that cannot be ruled out, or several rows arrive while others leave, a block ends, and the instant is
+done by itself (`leave`, `arrive`): what leaves is put out as well, for the caller to net.
 """
 
 from __future__ import annotations
@@ -12,342 +18,564 @@ from typing import Any
 import numpy as np
 
 from kasen.kernels.compiled import M, V, compiled
-from kasen.kernels.hashing import hash_key
-from kasen.kernels.rings import (
-    CAPACITY,
-    HEADS,
-    KEY,
+from kasen.kernels.pair_rows import (
+    ANY_NULLS,
+    BASE,
+    COUNT,
+    FIRST,
+    KEY_NULLS,
     KIND,
     LENGTH,
-    MASK,
+    LINKS_AT,
     NEXT,
     NONE,
-    NOW,
     NOW_SUB,
     NOW_TS,
-    RANGE,
-    RING,
-    ROWS,
+    ROOM,
     START,
-    STRIDE,
-    TIMES,
-    UNBOUNDED,
     WORDS,
-    WORDS_AT,
-    ZERO,
+    I,
+    enter_rows,
+    find_slot,
+    first_slot,
+    has_key,
+    key_word,
+    most_keys,
+    row_place,
+    same_key,
+    same_row,
 )
+from kasen.kernels.rings import NOW, RANGE, ROWS, UNBOUNDED
 
-# What the kernel says when it returns.
-DONE, OUTPUT_FULL, LEFT_FULL, RIGHT_FULL, CONFLICT = range(5)
+# What `match` says when it returns: the pairs, or the table, are to be given more room.
+DONE, PAIRS_FULL, TABLE_FULL = range(3)
 
-# `cursor`: the next arrival on each side, the next partner of that arrival, the pairs written.
-LEFT, RIGHT, PARTNER, WRITTEN, JUNK = range(5)
-#: PARTNER, when the arrival has not been begun.
-FRESH = -2
-BEGINNING = np.array([0, 0, FRESH, 0, 0], np.int64)
+# `cursor`: the arrivals taken of each side and of both, the pairs written; what is being done, the block's
+# arrivals and those of them whose pairs are written, how many to plan and to expand at once; keys in the
+# table, and how many might come; whether pairs that leave were written.
+LEFT, RIGHT, TAKEN, WRITTEN, PHASE, PLANNED, EXPANDED, SIZE, SPAN, USED, WANTED, CANCELS = range(12)
+CURSOR = 12
 
-#: How far the kernel looks ahead.
-BLOCK = 64
+#: Arrivals of a block, and pairs found before they are put in order.
+BLOCK, FOUND = 4096, 16384
+# While tuples arrive several an instant, blocks are short.
+_SHORT = 8
+
+_PLAIN, _EXPANDING, _LEAVING, _ARRIVING = range(4)
+# The rows of `work`, one place for an arrival: its id, its key's slot, its newest partner, the least id that
+# it may meet, its pairs.
+_ID, _SLOT, _HEAD, _LEAST, _PAIRS = range(5)
+WORK = 5
+# The rows of `pairs`: the rows' numbers, and what brought them: the arrival's place in the order of arrivals
+# and its side; for pairs that leave, below zero (~), an arrival at that instant by its place on its side.
+PAIR_LEFT, PAIR_RIGHT, PAIR_AT = range(3)
 
 _GREATEST = 2**63 - 1
+_FAR = 1 << 62
+J = "int32[:, ::1]"
 
 
-@compiled("int64(int64, int64, int64, int64, int64)")
-def spot(ring: Any, stride: Any, capacity: Any, zero: Any, number: Any) -> Any:
-    """Where a row lies, or (with a stride of 1) its time."""
-    at = number - zero
-    return ring + (at + (capacity if at < 0 else 0)) * stride
+# ---------------------------------------------------------------- a block of arrivals
 
 
-@compiled(f"int64({V}, int64)")
-def word(arena: Any, at: Any) -> Any:
-    """arena[at], without looking whether `at` counts from the end."""
-    return arena[np.uint64(at)]
+@compiled(f"Tuple((int64, boolean))({V}, {M}, {V}, {V}, {V}, {J}, int64)")
+def merge(store: Any, cfg: Any, l_sub: Any, r_sub: Any, cursor: Any, work: Any, most: Any) -> Any:
+    """The next arrivals of both sides in order; how many, and whether both sides have one at an instant."""
+    i, j, n, m = cursor[LEFT], cursor[RIGHT], cfg[0, COUNT], cfg[1, COUNT]
+    l_ts, r_ts = row_place(cfg, 0, cfg[0, FIRST]), row_place(cfg, 1, cfg[1, FIRST])
+    l_id, r_id = 2 * cfg[0, FIRST], 2 * cfg[1, FIRST] + 1
+    at = 0
+    tied = False
+    both = min(most, n - i, m - j)
+    while both > 0:
+        for k in range(at, at + both):
+            a, b = store[np.uint64(l_ts + i)], store[np.uint64(r_ts + j)]
+            s, t = l_sub[np.uint64(i)], r_sub[np.uint64(j)]
+            tied |= (a == b) & (s == t)
+            left = np.int64((a < b) | ((a == b) & (s <= t)))
+            # No branch: which side is next cannot be guessed.
+            other = r_id + 2 * j
+            work[_ID, k] = other + (l_id + 2 * i - other) * left
+            i += left
+            j += 1 - left
+        at += both
+        both = min(most - at, n - i, m - j)
+    while at < most and i < n:
+        work[_ID, at] = l_id + 2 * i
+        i, at = i + 1, at + 1
+    while at < most and j < m:
+        work[_ID, at] = r_id + 2 * j
+        j, at = j + 1, at + 1
+    return at, tied
 
 
-@compiled(f"boolean({V}, int64, {M}, {V}, int64, {M}, int64)")
-def same_key(arena: Any, row: Any, data: Any, keys: Any, x: Any, index: Any, i: Any) -> Any:
-    k = 0
-    while k < len(keys) and arena[row + index[i, KEY + k]] == data[keys[k], x]:
-        k += 1
-    return k == len(keys)
+@compiled(f"boolean({V}, {M}, int64, {V}, int64, int64)")
+def ties(store: Any, cfg: Any, side: Any, sub: Any, begin: Any, end: Any) -> Any:
+    """Whether two of a side's arrivals from `begin` up to and including `end` are at one instant."""
+    at = row_place(cfg, side, cfg[side, FIRST])
+    found = 0
+    for i in range(begin, min(end, cfg[side, COUNT] - 1)):
+        found += (store[at + i] == store[at + i + 1]) & (sub[i] == sub[i + 1])
+    return found > 0
 
 
-@compiled(f"boolean({V}, int64, {M}, int64)")
-def same_row(arena: Any, words: Any, data: Any, x: Any) -> Any:
-    w = 0
-    while w < data.shape[0] and word(arena, words + w) == data[w, x]:
-        w += 1
-    return w == data.shape[0]
+@compiled(f"UniTuple(int64, 2)({V}, {M}, {V}, {V}, int64)")
+def instant_of(store: Any, cfg: Any, l_sub: Any, r_sub: Any, id_: Any) -> Any:
+    side, number = id_ & 1, id_ >> 1
+    at = number - cfg[side, FIRST]
+    return store[row_place(cfg, side, number)], r_sub[at] if side else l_sub[at]
 
 
-@compiled(f"boolean({V}, {V}, int64, int64, int64)")
-def ties(ts: Any, sub: Any, at: Any, with_ts: Any, with_sub: Any) -> Any:
-    return at < len(ts) and ts[at] == with_ts and sub[at] == with_sub
+@compiled(f"int64({V}, {M}, {V}, {V}, {V}, {J}, int64)")
+def before_ties(store: Any, cfg: Any, l_sub: Any, r_sub: Any, cursor: Any, work: Any, count: Any) -> Any:
+    """How many of the block's first arrivals are alone at their instants."""
+    l_end, r_end = cursor[LEFT], cursor[RIGHT]
+    for t in range(count):
+        if work[_ID, t] & 1:
+            r_end += 1
+        else:
+            l_end += 1
+        ts, sub = instant_of(store, cfg, l_sub, r_sub, work[_ID, t])
+        l_at, r_at = row_place(cfg, 0, cfg[0, FIRST] + l_end), row_place(cfg, 1, cfg[1, FIRST] + r_end)
+        if l_end < cfg[0, COUNT] and store[l_at] == ts and l_sub[l_end] == sub:
+            return t
+        if r_end < cfg[1, COUNT] and store[r_at] == ts and r_sub[r_end] == sub:
+            return t
+    return count
 
 
-@compiled(
-    f"Tuple((int64, int64, boolean))({V}, {M}, {M}, {', '.join(['int64'] * 4)}, {M}, {V}, "
-    "int64, int64, int64, boolean, boolean)",
-    inline=False,
-)
-def release(
-    arena: Any, cfg: Any, index: Any, w: Any, start: Any, end: Any, zero: Any, data: Any, keys: Any, x: Any,
-    ts: Any, sub: Any, own: Any, several: Any,
-) -> Any:  # fmt: skip
-    """What is left of a window of time when x arrives: its first row, and the first that leaves just now.
+@compiled(f"int64({V}, {M}, {J}, int64)")
+def hold_counts(store: Any, cfg: Any, work: Any, count: Any) -> Any:
+    """For windows that count: the first row that each arrival may meet. How many are so before a conflict.
 
-    And whether what leaves just now might cancel what x brings: x has the same key (or, in its `own`
-    window, is equal), or `several` rows arrive at this instant.
+    A conflict is an arrival that equals the row that it pushes out.
     """
-    if cfg[w, KIND] == ROWS or cfg[w, KIND] == UNBOUNDED:
-        return start, start, False
+    l_next, r_next = cfg[0, NEXT], cfg[1, NEXT]
+    l_length = cfg[0, LENGTH] if cfg[0, KIND] == ROWS else _FAR
+    r_length = cfg[1, LENGTH] if cfg[1, KIND] == ROWS else _FAR
+    for t in range(count):
+        number, side = np.int64(work[_ID, t]) >> 1, work[_ID, t] & 1
+        theirs = t + (l_next + r_next - number)
+        start = max(theirs - (l_length if side else r_length), cfg[0, START] if side else cfg[1, START])
+        work[_LEAST, t] = 2 * start
+    for t in range(count):
+        number, side = np.int64(work[_ID, t]) >> 1, np.int64(work[_ID, t] & 1)
+        old = number - (r_length if side else l_length)
+        if old >= cfg[side, START] and same_row(store, cfg, side, number, old):
+            return t
+    return count
+
+
+@compiled(f"Tuple((int64, int64))({V}, {M}, int64, int64, int64, int64, int64, int64, int64)")
+def release(
+    store: Any, cfg: Any, w: Any, start: Any, end: Any, ts: Any, sub: Any, now_ts: Any, now_sub: Any
+) -> Any:
+    """What time takes from a window at an instant: the first that leaves just then, the first that stays."""
+    if start == end or cfg[w, KIND] == ROWS or cfg[w, KIND] == UNBOUNDED:
+        return start, start
     if cfg[w, KIND] == NOW:
-        if start == end or (cfg[w, NOW_TS] == ts and cfg[w, NOW_SUB] == sub):
-            return start, start, False
-        just_now = cfg[w, NOW_TS] == ts and cfg[w, NOW_SUB] + 1 == sub
-        return end, start if just_now else end, just_now
-    leaving, found = NONE, False
+        if now_ts == ts and now_sub == sub:
+            return start, start
+        return start if now_ts == ts and now_sub + 1 == sub else end, end
+    leaving = NONE
     while start < end:
-        at = spot(cfg[w, TIMES], 1, cfg[w, CAPACITY], zero, start)
-        out = _GREATEST if arena[at] >= _GREATEST - cfg[w, LENGTH] else arena[at] + cfg[w, LENGTH] + 1
+        entered = store[row_place(cfg, w, start)]
+        out = _GREATEST if entered >= _GREATEST - cfg[w, LENGTH] else entered + cfg[w, LENGTH] + 1
         if out > ts:
             break
-        if out == ts and sub == 0:
-            leaving = start if leaving == NONE else leaving
-            row = spot(cfg[w, RING], cfg[w, STRIDE], cfg[w, CAPACITY], zero, start)
-            if several:
-                found = True
-            elif own:
-                found |= same_row(arena, row + cfg[w, WORDS_AT], data, x)
-            else:
-                found |= same_key(arena, row, data, keys, x, index, w)
+        if out == ts and sub == 0 and leaving == NONE:
+            leaving = start
         start += 1
-    return start, start if leaving == NONE else leaving, found
+    return start if leaving == NONE else leaving, start
 
 
-@compiled(f"int64({V}, {M}, {V}, int64, {V}, {', '.join(['int64'] * 10)}, {V})")
-def look_ahead(
-    arena: Any, data: Any, keys: Any, begin: Any, hashes: Any, heads: Any, mask: Any, o_heads: Any,
-    o_mask: Any, ring: Any, stride: Any, capacity: Any, zero: Any, start: Any, last: Any, cursor: Any,
-) -> Any:  # fmt: skip
-    """Hashes the keys of the next arrivals, and reads what their probes of the other window will read."""
-    count = min(len(hashes), data.shape[1] - begin)
+@compiled(f"boolean({V}, {M}, {M}, int64, int64, int64, int64)")
+def may_cancel(store: Any, cfg: Any, keys: Any, id_: Any, w: Any, begin: Any, end: Any) -> Any:
+    """Whether pairs of rows that leave window w might equal those that an arrival brings."""
+    side, number = id_ & 1, id_ >> 1
+    for gone in range(begin, end):
+        if w == side:
+            if same_row(store, cfg, side, number, gone):
+                return True
+        elif same_key(store, cfg, keys, gone if side else number, number if side else gone):
+            return True
+    return False
+
+
+@compiled(f"int64({V}, {M}, {M}, {V}, {V}, {J}, int64)", inline=False)
+def hold(store: Any, cfg: Any, keys: Any, l_sub: Any, r_sub: Any, work: Any, count: Any) -> Any:
+    """As hold_counts, for windows of any kind. Moves START."""
+    l_start, l_next, r_start, r_next = cfg[0, START], cfg[0, NEXT], cfg[1, START], cfg[1, NEXT]
+    t = 0
+    while t < count:
+        id_ = np.int64(work[_ID, t])
+        ts, sub = instant_of(store, cfg, l_sub, r_sub, id_)
+        l_gone, l_to = release(
+            store, cfg, 0, l_start, l_next, ts, sub, cfg[0, NOW_TS], cfg[0, NOW_SUB]
+        )  # fmt: skip
+        r_gone, r_to = release(
+            store, cfg, 1, r_start, r_next, ts, sub, cfg[1, NOW_TS], cfg[1, NOW_SUB]
+        )  # fmt: skip
+        side = id_ & 1
+        if side and cfg[1, KIND] == ROWS and r_next - r_to == cfg[1, LENGTH]:
+            r_to += 1
+        if not side and cfg[0, KIND] == ROWS and l_next - l_to == cfg[0, LENGTH]:
+            l_to += 1
+        if may_cancel(store, cfg, keys, id_, 0, l_gone, l_to) or may_cancel(
+            store, cfg, keys, id_, 1, r_gone, r_to
+        ):
+            break
+        l_start, r_start = l_to, r_to
+        work[_LEAST, t] = 2 * (l_start if side else r_start)
+        cfg[side, NOW_TS], cfg[side, NOW_SUB] = ts, sub
+        l_next += 1 - side
+        r_next += side
+        t += 1
+    cfg[0, START], cfg[1, START] = l_start, r_start
+    return t
+
+
+@compiled(f"int64({V}, {M}, {M}, {V}, {J}, {V}, int64)", inline=False)
+def look_up(store: Any, cfg: Any, keys: Any, table: Any, work: Any, words: Any, count: Any) -> Any:
+    """The key's word of each arrival, and its first slot; -1 if the key is NULL."""
+    mask = len(table) // 2 - 1
+    if keys.shape[1] == 1:
+        l_at = row_place(cfg, 0, 0) + keys[0, 0] * cfg[0, ROOM]
+        r_at = row_place(cfg, 1, 0) + keys[1, 0] * cfg[1, ROOM]
+        for t in range(count):
+            id_ = np.int64(work[_ID, t])
+            words[t] = store[np.uint64((id_ >> 1) + (r_at if id_ & 1 else l_at))]
+    else:
+        for t in range(count):
+            id_ = np.int64(work[_ID, t])
+            words[t] = key_word(store, cfg, keys, id_ & 1, id_ >> 1)
+    for t in range(count):
+        work[_SLOT, t] = first_slot(words[t], mask)
     read = 0
-    for x in range(count):
-        key_hash = np.int64(hash_key(data, keys, begin + x))
-        hashes[x] = key_hash
-        read ^= word(arena, heads + (key_hash & mask))
-    for x in range(count if start <= last else 0):
-        # No branch: a wrong guess would wait for the head, and all reads behind it with it.
-        number = min(max(word(arena, o_heads + (hashes[x] & o_mask)), start), last)
-        number = min(max(word(arena, spot(ring, stride, capacity, zero, number)), start), last)
-        read ^= word(arena, spot(ring, stride, capacity, zero, number))
-    cursor[JUNK] = read  # so that the reads are not left out as useless
-    return begin + count
+    for t in range(count):
+        read ^= table[np.uint64(2 * np.int64(work[_SLOT, t]))]
+    if cfg[0, ANY_NULLS] | cfg[1, ANY_NULLS]:
+        l_at = row_place(cfg, 0, 0) + cfg[0, WORDS] * cfg[0, ROOM]
+        r_at = row_place(cfg, 1, 0) + cfg[1, WORDS] * cfg[1, ROOM]
+        for t in range(count):
+            id_ = np.int64(work[_ID, t])
+            nulls = store[np.uint64((id_ >> 1) + (r_at if id_ & 1 else l_at))]
+            if nulls & (cfg[1, KEY_NULLS] if id_ & 1 else cfg[0, KEY_NULLS]):
+                work[_SLOT, t] = NONE
+    return read  # so that the reads are not left out as useless
 
 
-@compiled(f"int64({V}, {M}, int64, {M}, {V}, int64, int64, int64, int64, int64, int64, int64, int64, int64)")
-def settle(
-    arena: Any, index: Any, o: Any, data: Any, keys: Any, x: Any, key: Any, key_at: Any, ring: Any,
-    stride: Any, capacity: Any, zero: Any, start: Any, number: Any,
-) -> Any:  # fmt: skip
-    """The first row at or after `number` of a chain with the key of arrival x, or NONE."""
-    while number >= start:
-        row = spot(ring, stride, capacity, zero, number)
-        if (len(keys) == 0 or word(arena, row + key_at) == key) and (
-            len(keys) < 2 or same_key(arena, row, data, keys, x, index, o)
-        ):
-            return number
-        number = word(arena, row)
-    return NONE
+@compiled(f"int64({M}, {I}, {V}, {I}, {J}, {V}, int64)", inline=False)
+def enter_all(cfg: Any, links: Any, table: Any, heads: Any, work: Any, words: Any, count: Any) -> Any:
+    """Each arrival finds the newest row of its key on the other side, then enters its own side's chain.
 
-
-_OUT = f"{V}, {V}, {V}, {M}, {M}"
-_SIDE = f"{V}, {V}, {M}, {V}, {V}"
-
-
-@compiled(f"int64({V}, {M}, {M}, {_SIDE}, {_SIDE}, {V}, {_OUT})", inline=False)
-def join(
-    arena: Any, cfg: Any, index: Any,
-    l_ts: Any, l_sub: Any, l_data: Any, l_keys: Any, l_ahead: Any,
-    r_ts: Any, r_sub: Any, r_data: Any, r_keys: Any, r_ahead: Any,
-    cursor: Any, out_ts: Any, out_sub: Any, out_diff: Any, out_data: Any, columns: Any,
-) -> Any:  # fmt: skip
-    """Joins the arrivals of two windows; `cfg` and `index` have one row for each (see rings).
-
-    Returns DONE, or why it stops; the caller then makes room, or leaves the rest to the general join.
-    The cursor begins as a copy of BEGINNING; `ahead` is room for BLOCK hashes, `columns` as in mjoin.
+    Returns how many keys are new to the table.
     """
-    l_null = r_null = 0
-    for k in range(len(l_keys)):
-        l_null |= 1 << l_keys[k]
-        r_null |= 1 << r_keys[k]
-    l_first = l_keys[0] if len(l_keys) else 0
-    r_first = r_keys[0] if len(r_keys) else 0
-    l_rows, r_rows = cfg[0, KIND] == ROWS, cfg[1, KIND] == ROWS
-    timed = cfg[0, KIND] == RANGE or cfg[0, KIND] == NOW or cfg[1, KIND] == RANGE or cfg[1, KIND] == NOW
-    l_ring, l_stride, l_cap, l_times = cfg[0, RING], cfg[0, STRIDE], cfg[0, CAPACITY], cfg[0, TIMES]
-    r_ring, r_stride, r_cap, r_times = cfg[1, RING], cfg[1, STRIDE], cfg[1, CAPACITY], cfg[1, TIMES]
-    l_heads, l_mask, l_key, l_words = index[0, HEADS], index[0, MASK], 1 + l_first, cfg[0, WORDS]
-    r_heads, r_mask, r_key, r_words = index[1, HEADS], index[1, MASK], 1 + r_first, cfg[1, WORDS]
-    l_start, l_next, l_zero = cfg[0, START], cfg[0, NEXT], cfg[0, ZERO]
-    r_start, r_next, r_zero = cfg[1, START], cfg[1, NEXT], cfg[1, ZERO]
-    i, j, partner, n = cursor[LEFT], cursor[RIGHT], cursor[PARTNER], cursor[WRITTEN]
-    l_begin = l_end = i
-    r_begin = r_end = j
-    status = DONE
-    while i < len(l_ts) or j < len(r_ts):
-        if i < len(l_ts) and (
-            j == len(r_ts) or l_ts[i] < r_ts[j] or (l_ts[i] == r_ts[j] and l_sub[i] <= r_sub[j])
-        ):
-            if i == l_end:
-                l_begin = i
-                l_end = look_ahead(
-                    arena, l_data, l_keys, i, l_ahead, l_heads, l_mask, r_heads, r_mask,
-                    r_ring, r_stride, r_cap, r_zero, r_start, r_next - 1, cursor,
-                )  # fmt: skip
-            ts, sub, x = l_ts[i], l_sub[i], i
-            mine = l_data[l_words - 1, x]
-            key_hash, key = l_ahead[i - l_begin], l_data[l_first, x]
-            if partner == FRESH:
-                several = ties(l_ts, l_sub, i + 1, ts, sub) or ties(r_ts, r_sub, j, ts, sub)
-                found = several and (l_rows or r_rows)
-                if timed and not found:
-                    to, l_leaving, found = release(
-                        arena, cfg, index, 0, l_start, l_next, l_zero, l_data, l_keys, x,
-                        ts, sub, True, several,
-                    )  # fmt: skip
-                    o_to, r_leaving, o_found = release(
-                        arena, cfg, index, 1, r_start, r_next, r_zero, l_data, l_keys, x,
-                        ts, sub, False, several,
-                    )  # fmt: skip
-                    found |= o_found
-                    l_start, r_start = (l_leaving, r_leaving) if found else (to, o_to)
-                if l_rows and l_next - l_start == cfg[0, LENGTH] and not found:
-                    found = same_row(arena, spot(l_ring, l_stride, l_cap, l_zero, l_start) + 1, l_data, x)
-                    l_start += not found
-                if found:
-                    status = CONFLICT
-                    break
-                if l_next - l_start == l_cap:
-                    status = LEFT_FULL
-                    break
-                partner = NONE
-                if not mine & l_null:
-                    partner = settle(
-                        arena, index, 1, l_data, l_keys, x, key, r_key, r_ring, r_stride, r_cap,
-                        r_zero, r_start, word(arena, r_heads + (key_hash & r_mask)),
-                    )  # fmt: skip
-            while partner != NONE and n < len(out_ts):
-                row = spot(r_ring, r_stride, r_cap, r_zero, partner)
-                out_ts[n], out_sub[n], out_diff[n] = ts, sub, 1
-                for c in range(len(columns)):
-                    out_data[c, n] = (
-                        word(arena, row + columns[c, 1]) if columns[c, 0] else l_data[columns[c, 2], x]
-                    )
-                nulls, theirs = 0, word(arena, row + r_words)
-                if mine | theirs:
-                    for c in range(len(columns)):
-                        nulls |= (((theirs if columns[c, 0] else mine) >> columns[c, 2]) & 1) << c
-                out_data[len(columns), n] = nulls
-                n += 1
-                partner = settle(
-                    arena, index, 1, l_data, l_keys, x, key, r_key, r_ring, r_stride, r_cap, r_zero, r_start,
-                    word(arena, row),
-                )  # fmt: skip
-            if partner != NONE:
-                status = OUTPUT_FULL
-                break
-            if l_next - l_zero == l_cap:
-                l_zero = l_next
-            arena[l_times + l_next - l_zero] = ts
-            row = l_ring + (l_next - l_zero) * l_stride
-            for w in range(l_words):
-                arena[row + 1 + w] = l_data[w, x]
-            if not mine & l_null:
-                at = l_heads + (key_hash & l_mask)
-                arena[row] = word(arena, at)
-                arena[at] = l_next
-            if timed:
-                cfg[0, NOW_TS], cfg[0, NOW_SUB] = ts, sub
-            l_next += 1
-            i += 1
+    mask = len(table) // 2 - 1
+    l_links, r_links = cfg[0, LINKS_AT] - cfg[0, BASE], cfg[1, LINKS_AT] - cfg[1, BASE]
+    new = 0
+    for t in range(count):
+        id_ = np.int64(work[_ID, t])
+        side = id_ & 1
+        link = np.uint64((id_ >> 1) + (r_links if side else l_links))
+        slot = np.int64(work[_SLOT, t])
+        if slot == NONE:
+            work[_HEAD, t] = NONE
+            continue
+        slot = find_slot(table, mask, slot, words[t])
+        new += table[np.uint64(2 * slot + 1)] == NONE
+        table[np.uint64(2 * slot)] = words[t]
+        mine, theirs = np.uint64(4 * slot + 2 + side), np.uint64(4 * slot + 3 - side)
+        work[_HEAD, t] = heads[theirs]
+        links[link] = heads[mine]
+        heads[mine] = id_
+    return new
+
+
+@compiled(f"int64({M}, {I}, {J}, int64, int64, {J})")
+def rounds(cfg: Any, links: Any, work: Any, begin: Any, end: Any, found: Any) -> Any:
+    """The partners of some arrivals, the newest of each first; how many, or NONE if there is no room."""
+    l_links, r_links = cfg[0, LINKS_AT] - cfg[0, BASE], cfg[1, LINKS_AT] - cfg[1, BASE]
+    n = 0
+    for t in range(begin, end):
+        work[_PAIRS, t] = 0
+        found[0, n], found[1, n] = t, work[_HEAD, t]
+        n += work[_HEAD, t] >= work[_LEAST, t]
+    first = 0
+    while first < n:
+        last = n
+        if 2 * last - first > found.shape[1]:
+            return NONE
+        for each in range(first, last):
+            of, id_ = np.uint64(found[0, each]), np.int64(found[1, each])
+            work[_PAIRS, of] += 1
+            older = links[np.uint64((id_ >> 1) + (r_links if id_ & 1 else l_links))]
+            found[0, n], found[1, n] = of, older
+            n += older >= work[_LEAST, of]
+        first = last
+    return n
+
+
+@compiled(f"void({V}, {J}, int64, int64, {J}, int64, {J})")
+def put_in_order(cursor: Any, work: Any, begin: Any, end: Any, found: Any, count: Any, pairs: Any) -> None:
+    """Writes what `rounds` found, arrival by arrival, the oldest partner first."""
+    total = cursor[WRITTEN]
+    for t in range(begin, end):
+        total += work[_PAIRS, t]
+        work[_PAIRS, t] = total
+    taken = cursor[TAKEN]
+    for each in range(count):
+        of = np.uint64(found[0, each])
+        n = work[_PAIRS, of] - 1
+        work[_PAIRS, of] = n
+        id_, partner = work[_ID, of] >> 1, found[1, each] >> 1
+        side = work[_ID, of] & 1
+        at = np.uint64(n)
+        pairs[PAIR_LEFT, at] = partner if side else id_
+        pairs[PAIR_RIGHT, at] = id_ if side else partner
+        pairs[PAIR_AT, at] = 2 * (taken + np.int64(of)) + side
+    cursor[WRITTEN] = total
+
+
+@compiled(f"boolean({M}, {I}, {V}, int64, int64, int64, int64, int64, {J})")
+def walk(
+    cfg: Any, links: Any, cursor: Any, id_: Any, partner: Any, least: Any, most: Any, at: Any, pairs: Any
+) -> Any:
+    """Writes one row's pairs, with partners of ids from `least` to below `most`; all of them, or none."""
+    n = cursor[WRITTEN]
+    while partner >= least:
+        if partner < most:
+            if n == pairs.shape[1]:
+                return False
+            pairs[PAIR_LEFT, n] = (partner if id_ & 1 else id_) >> 1
+            pairs[PAIR_RIGHT, n] = (id_ if id_ & 1 else partner) >> 1
+            pairs[PAIR_AT, n] = at
+            n += 1
+        side = partner & 1
+        partner = np.int64(links[cfg[side, LINKS_AT] + (partner >> 1) - cfg[side, BASE]])
+    cursor[WRITTEN] = n
+    return True
+
+
+@compiled(f"boolean({M}, {I}, {V}, {J}, {J}, {J})", inline=False)
+def expand(cfg: Any, links: Any, cursor: Any, work: Any, found: Any, pairs: Any) -> Any:
+    """Writes the pairs of the block's arrivals; whether there was room for all."""
+    begin, count, span = cursor[EXPANDED], cursor[PLANNED], cursor[SPAN]
+    fits = True
+    while begin < count:
+        end = min(begin + span, count)
+        n = rounds(cfg, links, work, begin, end, found)
+        if n == NONE and end - begin > 1:
+            span = (end - begin) // 2
+            continue
+        if n == NONE:
+            id_ = np.int64(work[_ID, begin])
+            at = 2 * (cursor[TAKEN] + begin) + (id_ & 1)
+            fits = walk(cfg, links, cursor, id_, work[_HEAD, begin], work[_LEAST, begin], _FAR, at, pairs)
         else:
-            if j == r_end:
-                r_begin = j
-                r_end = look_ahead(
-                    arena, r_data, r_keys, j, r_ahead, r_heads, r_mask, l_heads, l_mask,
-                    l_ring, l_stride, l_cap, l_zero, l_start, l_next - 1, cursor,
-                )  # fmt: skip
-            ts, sub, x = r_ts[j], r_sub[j], j
-            mine = r_data[r_words - 1, x]
-            key_hash, key = r_ahead[j - r_begin], r_data[r_first, x]
-            if partner == FRESH:
-                several = ties(r_ts, r_sub, j + 1, ts, sub)
-                found = several and (r_rows or l_rows)
-                if timed and not found:
-                    to, r_leaving, found = release(
-                        arena, cfg, index, 1, r_start, r_next, r_zero, r_data, r_keys, x,
-                        ts, sub, True, several,
-                    )  # fmt: skip
-                    o_to, l_leaving, o_found = release(
-                        arena, cfg, index, 0, l_start, l_next, l_zero, r_data, r_keys, x,
-                        ts, sub, False, several,
-                    )  # fmt: skip
-                    found |= o_found
-                    r_start, l_start = (r_leaving, l_leaving) if found else (to, o_to)
-                if r_rows and r_next - r_start == cfg[1, LENGTH] and not found:
-                    found = same_row(arena, spot(r_ring, r_stride, r_cap, r_zero, r_start) + 1, r_data, x)
-                    r_start += not found
-                if found:
-                    status = CONFLICT
-                    break
-                if r_next - r_start == r_cap:
-                    status = RIGHT_FULL
-                    break
-                partner = NONE
-                if not mine & r_null:
-                    partner = settle(
-                        arena, index, 0, r_data, r_keys, x, key, l_key, l_ring, l_stride, l_cap,
-                        l_zero, l_start, word(arena, l_heads + (key_hash & l_mask)),
-                    )  # fmt: skip
-            while partner != NONE and n < len(out_ts):
-                row = spot(l_ring, l_stride, l_cap, l_zero, partner)
-                out_ts[n], out_sub[n], out_diff[n] = ts, sub, 1
-                for c in range(len(columns)):
-                    out_data[c, n] = (
-                        r_data[columns[c, 2], x] if columns[c, 0] else word(arena, row + columns[c, 1])
-                    )
-                nulls, theirs = 0, word(arena, row + l_words)
-                if mine | theirs:
-                    for c in range(len(columns)):
-                        nulls |= (((mine if columns[c, 0] else theirs) >> columns[c, 2]) & 1) << c
-                out_data[len(columns), n] = nulls
-                n += 1
-                partner = settle(
-                    arena, index, 0, r_data, r_keys, x, key, l_key, l_ring, l_stride, l_cap, l_zero, l_start,
-                    word(arena, row),
-                )  # fmt: skip
-            if partner != NONE:
-                status = OUTPUT_FULL
-                break
-            if r_next - r_zero == r_cap:
-                r_zero = r_next
-            arena[r_times + r_next - r_zero] = ts
-            row = r_ring + (r_next - r_zero) * r_stride
-            for w in range(r_words):
-                arena[row + 1 + w] = r_data[w, x]
-            if not mine & r_null:
-                at = r_heads + (key_hash & r_mask)
-                arena[row] = word(arena, at)
-                arena[at] = r_next
-            if timed:
-                cfg[1, NOW_TS], cfg[1, NOW_SUB] = ts, sub
-            r_next += 1
-            j += 1
-        partner = FRESH
-    cfg[0, START], cfg[0, NEXT], cfg[0, ZERO] = l_start, l_next, l_zero
-    cfg[1, START], cfg[1, NEXT], cfg[1, ZERO] = r_start, r_next, r_zero
-    cursor[LEFT], cursor[RIGHT], cursor[PARTNER], cursor[WRITTEN] = i, j, partner, n
-    return status
+            fits = cursor[WRITTEN] + n <= pairs.shape[1]
+            if fits:
+                put_in_order(cursor, work, begin, end, found, n, pairs)
+        if not fits:
+            break
+        begin = end
+        span = min(2 * span, BLOCK)
+    cursor[EXPANDED], cursor[SPAN] = begin, span
+    return fits
+
+
+# ---------------------------------------------------------------- an instant by itself
+
+
+@compiled(f"UniTuple(int64, 3)({V}, {M}, int64, int64, int64, int64, int64)")
+def leavers(store: Any, cfg: Any, w: Any, ts: Any, sub: Any, arrivals: Any, next_: Any) -> Any:
+    """Of a window at an instant: the first row that leaves, the first old one that stays, its new START."""
+    gone, to = release(store, cfg, w, cfg[w, START], next_, ts, sub, cfg[w, NOW_TS], cfg[w, NOW_SUB])
+    start = max(to, next_ + arrivals - cfg[w, LENGTH]) if cfg[w, KIND] == ROWS else to
+    return gone, min(start, next_), start
+
+
+@compiled(f"UniTuple(int64, 4)({V}, {M}, {V}, {V}, {V})")
+def next_instant(store: Any, cfg: Any, l_sub: Any, r_sub: Any, cursor: Any) -> Any:
+    """The next arrivals' instant, and how many there are of each side."""
+    i, j = cursor[LEFT], cursor[RIGHT]
+    ts = sub = _GREATEST
+    l_at, r_at = row_place(cfg, 0, cfg[0, FIRST]), row_place(cfg, 1, cfg[1, FIRST])
+    if i < cfg[0, COUNT]:
+        ts, sub = store[l_at + i], l_sub[i]
+    if j < cfg[1, COUNT] and (store[r_at + j] < ts or (store[r_at + j] == ts and r_sub[j] < sub)):
+        ts, sub = store[r_at + j], r_sub[j]
+    while i < cfg[0, COUNT] and store[l_at + i] == ts and l_sub[i] == sub:
+        i += 1
+    while j < cfg[1, COUNT] and store[r_at + j] == ts and r_sub[j] == sub:
+        j += 1
+    return ts, sub, i - cursor[LEFT], j - cursor[RIGHT]
+
+
+@compiled(f"boolean({V}, {M}, {M}, {I}, {V}, {I}, {V}, {', '.join(['int64'] * 6)}, {J})")
+def meet(
+    store: Any, cfg: Any, keys: Any, links: Any, table: Any, heads: Any, cursor: Any,
+    side: Any, begin: Any, end: Any, least: Any, most: Any, at: Any, pairs: Any,
+) -> Any:  # fmt: skip
+    """Writes the pairs of a side's rows with rows of the other; whether there was room for all."""
+    mask = len(table) // 2 - 1
+    for number in range(begin, end):
+        if has_key(store, cfg, side, number):
+            key = key_word(store, cfg, keys, side, number)
+            slot = find_slot(table, mask, first_slot(key, mask), key)
+            head = np.int64(heads[4 * slot + 3 - side])
+            if not walk(cfg, links, cursor, 2 * number + side, head, 2 * least, 2 * most, at, pairs):
+                return False
+    return True
+
+
+_RUN = f"{V}, {M}, {M}, {I}, {V}, {I}, {V}, {V}, {V}"
+
+
+@compiled(f"boolean({_RUN}, {J})", inline=False)
+def leave(
+    store: Any, cfg: Any, keys: Any, links: Any, table: Any, heads: Any, l_sub: Any, r_sub: Any, cursor: Any,
+    pairs: Any,
+) -> Any:  # fmt: skip
+    """Writes the pairs that leave at the next arrivals' instant; whether there was room for them."""
+    before = cursor[WRITTEN]
+    ts, sub, n, m = next_instant(store, cfg, l_sub, r_sub, cursor)
+    l_next, r_next = cfg[0, NEXT], cfg[1, NEXT]
+    l_gone, l_stay, _ = leavers(store, cfg, 0, ts, sub, n, l_next)
+    r_gone, r_stay, _ = leavers(store, cfg, 1, ts, sub, m, r_next)
+    at = ~(2 * cursor[LEFT] if n else 2 * cursor[RIGHT] + 1)
+    fits = meet(
+        store, cfg, keys, links, table, heads, cursor, 0, l_gone, l_stay, r_gone, r_next, at, pairs
+    ) and meet(store, cfg, keys, links, table, heads, cursor, 1, r_gone, r_stay, l_stay, l_next, at, pairs)
+    if not fits:
+        cursor[WRITTEN] = before
+    elif cursor[WRITTEN] > before:
+        cursor[CANCELS] = 1
+    return fits
+
+
+@compiled(f"boolean({_RUN}, {J})", inline=False)
+def arrive(
+    store: Any, cfg: Any, keys: Any, links: Any, table: Any, heads: Any, l_sub: Any, r_sub: Any, cursor: Any,
+    pairs: Any,
+) -> Any:  # fmt: skip
+    """Writes the pairs that the next instant brings, whose arrivals are in their chains, and takes these."""
+    before = cursor[WRITTEN]
+    ts, sub, n, m = next_instant(store, cfg, l_sub, r_sub, cursor)
+    l_next, r_next = cfg[0, NEXT], cfg[1, NEXT]
+    _, l_stay, l_start = leavers(store, cfg, 0, ts, sub, n, l_next)
+    _, _, r_start = leavers(store, cfg, 1, ts, sub, m, r_next)
+    fits = meet(
+        store, cfg, keys, links, table, heads, cursor, 0, max(l_start, l_next), l_next + n,
+        r_start, r_next + m, 2 * cursor[TAKEN], pairs,
+    ) and meet(
+        store, cfg, keys, links, table, heads, cursor, 1, max(r_start, r_next), r_next + m,
+        l_stay, l_next, 2 * cursor[TAKEN] + 1, pairs,
+    )  # fmt: skip
+    if not fits:
+        cursor[WRITTEN] = before
+        return False
+    cfg[0, START], cfg[1, START] = l_start, r_start
+    if n:
+        cfg[0, NOW_TS], cfg[0, NOW_SUB] = ts, sub
+    if m:
+        cfg[1, NOW_TS], cfg[1, NOW_SUB] = ts, sub
+    cfg[0, NEXT] += n
+    cfg[1, NEXT] += m
+    cursor[LEFT] += n
+    cursor[RIGHT] += m
+    cursor[TAKEN] += n + m
+    return True
+
+
+# ---------------------------------------------------------------- all of it
+
+
+@compiled(f"int64({V}, {M}, {M}, {V}, {V}, {V}, {J})", inline=False)
+def plan(store: Any, cfg: Any, keys: Any, l_sub: Any, r_sub: Any, cursor: Any, work: Any) -> Any:
+    """The next block: its arrivals' ids and the least ids that they may meet. Its size; 0 if the next instant
+    must be done by itself."""
+    most = min(cursor[SIZE], work.shape[1])
+    count, tied = merge(store, cfg, l_sub, r_sub, cursor, work, most)
+    if cfg[0, KIND] != UNBOUNDED or cfg[1, KIND] != UNBOUNDED:
+        lefts = 0
+        for t in range(count):
+            lefts += 1 - (work[_ID, t] & 1)
+        l_end, r_end = cursor[LEFT] + lefts, cursor[RIGHT] + count - lefts
+        tied = tied or ties(store, cfg, 0, l_sub, cursor[LEFT], l_end)
+        tied = tied or ties(store, cfg, 1, r_sub, cursor[RIGHT], r_end)
+        free = before_ties(store, cfg, l_sub, r_sub, cursor, work, count) if tied else count
+        timed = cfg[0, KIND] == RANGE or cfg[0, KIND] == NOW or cfg[1, KIND] == RANGE or cfg[1, KIND] == NOW
+        if timed:
+            free = hold(store, cfg, keys, l_sub, r_sub, work, free)
+        else:
+            free = hold_counts(store, cfg, work, free)
+        cursor[SIZE] = min(2 * most, BLOCK) if free == count else max(min(2 * free, BLOCK), _SHORT)
+        count = free
+    else:
+        for t in range(count):
+            work[_LEAST, t] = 0
+    return count
+
+
+@compiled(f"void({M}, {V}, {J}, int64)")
+def take_block(cfg: Any, cursor: Any, work: Any, count: Any) -> None:
+    """The block's arrivals are in their chains: marks move past them."""
+    rights = 0
+    for t in range(count):
+        rights += work[_ID, t] & 1
+    cursor[LEFT] += count - rights
+    cursor[RIGHT] += rights
+    cfg[0, NEXT] += count - rights
+    cfg[1, NEXT] += rights
+    for side in range(2):
+        if cfg[side, KIND] == ROWS:
+            cfg[side, START] = max(cfg[side, START], cfg[side, NEXT] - cfg[side, LENGTH])
+
+
+@compiled(f"int64({_RUN}, {J}, {V}, {J}, {J})", inline=False)
+def match(
+    store: Any, cfg: Any, keys: Any, links: Any, table: Any, heads: Any, l_sub: Any, r_sub: Any, cursor: Any,
+    work: Any, words: Any, found: Any, pairs: Any,
+) -> Any:  # fmt: skip
+    """Writes the pairs of the arrivals, whose rows are in `store`, in the order in which these come.
+
+    Returns DONE, or what needs more room; then it is called again and goes on. `cursor`, `work` and `words`
+    are left alone between such calls. `keys` has for each side the places of the key among a row's words.
+    """
+    while True:
+        if cursor[PHASE] == _PLAIN:
+            left = cfg[0, COUNT] - cursor[LEFT] + cfg[1, COUNT] - cursor[RIGHT]
+            if left == 0:
+                return DONE
+            cursor[WANTED] = min(left, work.shape[1])
+            if cursor[USED] + cursor[WANTED] > most_keys(len(table) // 2):
+                return TABLE_FULL
+            count = plan(store, cfg, keys, l_sub, r_sub, cursor, work)
+            if count == 0:
+                cursor[PHASE] = _LEAVING
+                continue
+            look_up(store, cfg, keys, table, work, words, count)
+            cursor[USED] += enter_all(cfg, links, table, heads, work, words, count)
+            take_block(cfg, cursor, work, count)
+            cursor[PHASE], cursor[PLANNED], cursor[EXPANDED] = _EXPANDING, count, 0
+        elif cursor[PHASE] == _EXPANDING:
+            if not expand(cfg, links, cursor, work, found, pairs):
+                return PAIRS_FULL
+            cursor[TAKEN] += cursor[PLANNED]
+            cursor[PHASE] = _PLAIN
+        elif cursor[PHASE] == _LEAVING:
+            _, _, n, m = next_instant(store, cfg, l_sub, r_sub, cursor)
+            cursor[WANTED] = n + m
+            if cursor[USED] + cursor[WANTED] > most_keys(len(table) // 2):
+                return TABLE_FULL
+            if not leave(store, cfg, keys, links, table, heads, l_sub, r_sub, cursor, pairs):
+                return PAIRS_FULL
+            for side in range(2):
+                end = cfg[side, NEXT] + (m if side else n)
+                cursor[USED] += enter_rows(store, cfg, keys, links, table, heads, side, cfg[side, NEXT], end)
+            cursor[PHASE] = _ARRIVING
+        else:
+            if not arrive(store, cfg, keys, links, table, heads, l_sub, r_sub, cursor, pairs):
+                return PAIRS_FULL
+            cursor[PHASE] = _PLAIN

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from kasen.kernels import mjoin as kernel
-from kasen.kernels import pair_join as pair_kernel
 from kasen.kernels import rings
 from kasen.operators.base import State
 from kasen.operators.batch import I64, Batch, Bound, concat, empty
@@ -60,15 +59,6 @@ class MJoin:
         self._bags = [i for i, each in enumerate(inputs) if each.kind == rings.BAG]
         self._timed = any(each.kind in (rings.RANGE, rings.NOW) for each in inputs) and mode == kernel.ALL
         self._residuals = tuple(residuals)
-        self._is_pair = (
-            [len(each) for each in own] == [1, 1]
-            and (mode == NETTED or all(each.kind == rings.UNBOUNDED for each in inputs))
-            and not self._bags
-            and not residuals
-        )
-        self._pair_room = [
-            (np.array(each[0], np.int64), np.empty(pair_kernel.BLOCK, np.int64)) for each in own if each
-        ]
         words_at = self._rings.cfg[:, rings.WORDS_AT]
         self._columns: I64 = np.array([(i, words_at[i] + c, c) for i, c in columns], np.int64).reshape(-1, 3)
         self._out = OutBuffer(len(columns))
@@ -92,39 +82,12 @@ class MJoin:
             inputs = list(inputs)
             for i in self._bags:
                 inputs[i] = units(net(inputs[i])) if len(inputs[i]) else inputs[i]
-        if self._is_pair:
-            answer = self._pair(inputs[0], inputs[1], upto)
-        else:
-            self._rings.receive(inputs)
-            answer = self._join(min(upto.ts, _GREATEST), upto.sub)
+        self._rings.receive(inputs)
+        answer = self._join(min(upto.ts, _GREATEST), upto.sub)
         self._until_review -= arrivals
         if self._until_review < 0:
             self._review()
         return answer
-
-    def _pair(self, left: Batch, right: Batch, upto: Bound) -> Batch:
-        """Two windows, of which only what enters counts: the fast kernel, as far as it goes."""
-        windows, cursor = self._rings, pair_kernel.BEGINNING.copy()
-        while True:
-            status = pair_kernel.join(
-                windows.arena, windows.cfg, windows.index,
-                left.ts, left.sub, left.data, *self._pair_room[0],
-                right.ts, right.sub, right.data, *self._pair_room[1],
-                cursor, *self._out.arrays, self._columns,
-            )  # fmt: skip
-            if status == pair_kernel.OUTPUT_FULL:
-                self._out.next_chunk()
-                cursor[pair_kernel.WRITTEN] = 0
-            elif status == pair_kernel.LEFT_FULL or status == pair_kernel.RIGHT_FULL:
-                windows.grow(status - pair_kernel.LEFT_FULL)
-            else:
-                break
-        answer = self._out.take(int(cursor[pair_kernel.WRITTEN]))
-        if status == pair_kernel.DONE:
-            return answer
-        rest = [left.take(np.arange(cursor[0], len(left))), right.take(np.arange(cursor[1], len(right)))]
-        windows.receive(rest)
-        return concat([answer, self._join(min(upto.ts, _GREATEST), upto.sub)], len(self._columns))
 
     def _join(self, ts: int, sub: int) -> Batch:
         state, windows = self._state, self._rings

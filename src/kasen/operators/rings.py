@@ -94,7 +94,7 @@ class Rings:
             size += capacity * int(self.cfg[i, kernel.STRIDE])
             times.append(size)
             size += capacity
-        arena = _aligned(size)
+        arena = aligned(size)
         for slot, (at, count) in enumerate(heads):
             arena[at : at + count] = kernel.NONE
             self.index[slot, kernel.HEADS] = at
@@ -185,7 +185,7 @@ def _power_above(count: int) -> int:
     return 1 << (count - 1).bit_length()
 
 
-def _aligned(size: int) -> I64:
+def aligned(size: int) -> I64:
     """An array that begins at a cache line. Large ones are mapped, and given back when left."""
     if size >= _MAPPED:
         pages = mmap.mmap(-1, 8 * size)

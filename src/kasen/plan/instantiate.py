@@ -25,6 +25,7 @@ from kasen.operators.join import HashJoin
 from kasen.operators.mjoin import MJoin, Seen
 from kasen.operators.ordinal_rows import OrdinalRows
 from kasen.operators.pad import Pad
+from kasen.operators.pair_join import PairJoin, runs_as_pair
 from kasen.operators.panes import SlidingAggregate
 from kasen.operators.parallel_mjoin import ParallelMJoin
 from kasen.operators.partition_window import PartitionRows
@@ -158,8 +159,11 @@ def _multi_join(node: MultiJoin, context: Context) -> Operator:
     inputs = [_seen(child, window) for child, window in zip(node.inputs, node.windows, strict=True)]
     classes = [dict(each) for each in node.classes]
     residuals = [compile_condition(each, context.dictionary, context.failures) for each in node.residuals]
+    mode = _MODES[node.deletions]
+    if not node.parallel and runs_as_pair(inputs, mode):
+        return PairJoin(inputs, classes, node.columns, residuals)
     make = ParallelMJoin if node.parallel else MJoin
-    return make(inputs, classes, node.columns, residuals, _MODES[node.deletions])
+    return make(inputs, classes, node.columns, residuals, mode)
 
 
 def _left_joined(node: lower_joins.LeftJoined, context: Context) -> Operator:

@@ -15,6 +15,7 @@ from typing import Any
 
 from kasen.operators.batch import Bound
 from kasen.operators.mjoin import MJoin
+from kasen.operators.pair_join import PairJoin
 from kasen.plan.logical import Scan
 from kasen.plan.lower_joins import MultiJoin
 from kasen.plan.physical import Plan
@@ -116,7 +117,7 @@ class History:
             return tuple(at if name == node.name else _NO_NEED for name in self._inputs)
         operator = self._pipeline.graph.operators[step]
         assert operator is not None
-        if isinstance(operator, MJoin):
+        if isinstance(operator, MJoin | PairJoin):
             windows = [
                 needs[source]
                 if (oldest := operator.oldest(i)) is None

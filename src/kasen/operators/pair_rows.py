@@ -1,0 +1,179 @@
+"""The rows of two joined windows: where they lie, and how they get room. See kasen.kernels.pair_rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from kasen.errors import ResourceError
+from kasen.kernels import pair_rows as kernel
+from kasen.operators.base import State
+from kasen.operators.batch import I64, Batch, Bound
+from kasen.operators.lazy import Lazy
+from kasen.operators.rings import Side, aligned
+
+I32 = npt.NDArray[np.int32]
+
+_LEAST = 64
+_NOTHING = np.empty(0, np.int64)
+# Rooms this much larger than what they hold are given back.
+_TOO_LARGE = 8
+_LARGE = 1 << 16
+
+
+class PairRows:
+    """`store`, `cfg`, `keys`, `links`, `table` and `heads` are what kernels take."""
+
+    def __init__(self, sides: Sequence[Side]) -> None:
+        self.cfg: I64 = np.zeros((2, kernel.FIELDS), np.int64)
+        for at, side in enumerate(sides):
+            nulls = sum(1 << column for column in side.keys[0])
+            self.cfg[at, : kernel.ROWS_AT] = side.kind, side.length, side.columns + 1, nulls
+        self.keys: I64 = np.array([side.keys[0] for side in sides], np.int64).reshape(2, -1) + 1
+        self._lay_out((_LEAST, _LEAST))
+        self._make_table(_LEAST)
+        #: How many keys the table has.
+        self.used = 0
+
+    # ------------------------------------------------------------ room
+
+    def _lay_out(self, rooms: Sequence[int]) -> None:
+        """New memory with room for so many rows of each side; those in the windows move into it."""
+        cfg = self.cfg
+        widths = [int(cfg[side, kernel.WORDS]) + 1 for side in (0, 1)]
+        store = aligned(widths[0] * rooms[0] + widths[1] * rooms[1])
+        links: I32 = np.empty(rooms[0] + rooms[1], np.int32)
+        views = [
+            store[: widths[0] * rooms[0]].reshape(widths[0], rooms[0]),
+            store[widths[0] * rooms[0] :].reshape(widths[1], rooms[1]),
+        ]
+        for side in (0, 1):
+            first = side * rooms[0]
+            if held := self.held(side):
+                views[side][:, :held] = self._rows(side)
+                links[first : first + held] = self._links(side)
+            cfg[side, kernel.ROWS_AT] = side * widths[0] * rooms[0]
+            cfg[side, kernel.LINKS_AT], cfg[side, kernel.ROOM] = first, rooms[side]
+            cfg[side, kernel.BASE] = cfg[side, kernel.START]
+        self.store, self.links, self._views = store, links, views
+
+    def held(self, side: int) -> int:
+        """How many rows a window has."""
+        return int(self.cfg[side, kernel.NEXT] - self.cfg[side, kernel.START])
+
+    def _span(self, side: int) -> slice:
+        base = self.cfg[side, kernel.BASE]
+        return slice(self.cfg[side, kernel.START] - base, self.cfg[side, kernel.NEXT] - base)
+
+    def _rows(self, side: int) -> I64:
+        """A window's rows: [1 + words, n]."""
+        return self._views[side][:, self._span(side)]
+
+    def _links(self, side: int) -> I32:
+        at = self.cfg[side, kernel.LINKS_AT]
+        span = self._span(side)
+        return self.links[at + span.start : at + span.stop]
+
+    def _make_room(self, side: int, count: int) -> None:
+        """Room for so many more rows of a side."""
+        cfg = self.cfg[side]
+        room = int(cfg[kernel.ROOM])
+        end = int(cfg[kernel.NEXT] - cfg[kernel.BASE]) + count
+        if end <= room and cfg[kernel.NEXT] + count < kernel.MOST_ROWS:
+            return
+        held = self.held(side)
+        if held + count >= kernel.MOST_ROWS:
+            raise ResourceError(f"a joined window of {held} rows: it can have {kernel.MOST_ROWS} at most")
+        spare = max(held, count) // 3
+        wanted = max(_LEAST, held + count + spare)
+        if wanted > room or (room > _LARGE and room > _TOO_LARGE * wanted):
+            rooms = [int(each) for each in self.cfg[:, kernel.ROOM]]
+            rooms[side] = wanted
+            self._lay_out(rooms)
+        else:
+            view, links = self._rows(side), self._links(side)
+            self._views[side][:, :held] = view
+            at = int(cfg[kernel.LINKS_AT])
+            self.links[at : at + held] = links
+            cfg[kernel.BASE] = cfg[kernel.START]
+        if cfg[kernel.NEXT] + count >= kernel.MOST_ROWS:
+            self._renumber()
+
+    def _renumber(self) -> None:
+        """Rows are numbered from 0 again."""
+        rooms = [int(each) for each in self.cfg[:, kernel.ROOM]]
+        self._lay_out(rooms)
+        left, right = (2 * int(each) for each in self.cfg[:, kernel.START])
+        kernel.renumber(self.heads, self.links, rooms[0], rooms[0] + rooms[1], left, right)
+        self.cfg[:, [kernel.NEXT, kernel.BASE]] -= self.cfg[:, kernel.START : kernel.START + 1]
+        self.cfg[:, kernel.START] = 0
+        self.make_slots(
+            0
+        )  # keys without rows look like free slots now, among others that are looked up behind them
+
+    def _make_table(self, slots: int) -> None:
+        self.table: I64 = aligned(2 * slots)
+        self.table.fill(kernel.NONE)
+        self.heads: I32 = self.table.view(np.int32)
+
+    def make_slots(self, more: int) -> None:
+        """Room for so many more keys; those whose rows have all left go."""
+        old = self.table
+        starts = [2 * int(each) for each in self.cfg[:, kernel.START]]
+        keys = int(kernel.rehash(old, _NOTHING, *starts))
+        slots = _LEAST
+        while keys > slots // 2 or keys + more > kernel.most_keys(slots):
+            slots *= 2
+        self._make_table(slots)
+        self.used = int(kernel.rehash(old, self.table, *starts))
+
+    # ------------------------------------------------------------ rows
+
+    def receive(self, inputs: Sequence[Batch]) -> None:
+        """Writes a call's arrivals behind the rows of each side; it is up to kernels to let them enter."""
+        for side in (0, 1):  # of both first, because memory is moved without arrivals
+            self._make_room(side, len(inputs[side]))
+        for side in (0, 1):
+            self._write(side, inputs[side])
+
+    def _write(self, side: int, batch: Batch) -> None:
+        count = len(batch)
+        cfg = self.cfg[side]
+        if count:
+            at = int(cfg[kernel.NEXT] - cfg[kernel.BASE])
+            to = self._views[side][:, at : at + count]
+            to[0] = batch.ts
+            if isinstance(batch, Lazy):
+                for column in range(batch.columns):
+                    batch.fill(column, to[1 + column])
+                to[-1] = batch.column(-1)
+            else:
+                to[1:] = batch.data
+            if not cfg[kernel.ANY_NULLS] and batch.has_nulls():
+                cfg[kernel.ANY_NULLS] = 1
+        cfg[kernel.FIRST], cfg[kernel.COUNT] = cfg[kernel.NEXT], count
+
+    def since(self, side: int) -> Bound | None:
+        """The ts of the oldest row of a window."""
+        return Bound(int(self._rows(side)[0, 0])) if self.held(side) else None
+
+    def snapshot(self) -> State:
+        state: State = {f"rows{side}": np.ascontiguousarray(self._rows(side).T) for side in (0, 1)}
+        state["now"] = self.cfg[:, [kernel.NOW_TS, kernel.NOW_SUB]].copy()
+        return state
+
+    def restore(self, state: State) -> None:
+        self.cfg[:, [kernel.NOW_TS, kernel.NOW_SUB]] = state["now"]
+        for side in (0, 1):
+            rows = np.ascontiguousarray(state[f"rows{side}"], np.int64).T
+            count = rows.shape[1]
+            self._make_room(side, count)
+            self._views[side][:, :count] = rows
+            self.cfg[side, kernel.ANY_NULLS] = bool(np.count_nonzero(rows[-1]))
+            self.make_slots(count)
+            self.used += kernel.enter_rows(
+                self.store, self.cfg, self.keys, self.links, self.table, self.heads, side, 0, count
+            )
+            self.cfg[side, kernel.NEXT] = count
