@@ -23,7 +23,7 @@ from kasen.operators.value_order import ValueOrder
 from kasen.plan.native.lower import is_foreign
 from kasen.plan.physical import Input
 from kasen.runtime.feed import Rows
-from kasen.spark.names import BAD, DIFF, RAW
+from kasen.spark.names import BAD, DIFF, NO_TIME, RAW
 from kasen.spark.scan import FAILS, of_files
 from kasen.types import Schema
 
@@ -38,6 +38,12 @@ class Source:
     one: Input
     names: tuple[str, ...]
     columns: tuple[int, ...]
+
+    @property
+    def time(self) -> str:
+        """The column that has the times; "" if there is none."""
+        timestamp = self.one.timestamp
+        return "" if timestamp is None else self.names[self.columns.index(timestamp)]
 
     @property
     def layout(self) -> Layout:
@@ -72,11 +78,10 @@ class Arrivals:
 
     def _chunk(self, source: Source, table: pa.Table, file: str) -> tuple[Chunk, Rows, I64 | None]:
         one = source.one
-        bad = table.column(BAD)
         lines = self._numbers(one, file, len(table))
         dead: list[DeadLetter] = []
-        if bad.null_count < len(bad):
-            is_bad = bad.is_valid()
+        is_bad = _refused(table, source.time)
+        if is_bad is not None:
             dead = self._dead(one, table.filter(is_bad), lines[is_bad.to_numpy()], file)
             table, lines = table.filter(pc.invert(is_bad)), lines[~is_bad.to_numpy()]
         chunk = chunk_of(source.layout, table.select(source.names).rename_columns(_names(source)))
@@ -110,9 +115,8 @@ class Arrivals:
         found: list[I64] = [np.empty(0, np.int64)]
         dead: list[DeadLetter] = []
         for file, part in of_files(table):
-            bad = part.column(BAD)
-            if bad.null_count < len(bad):
-                is_bad = bad.is_valid()
+            is_bad = _refused(part, name)
+            if is_bad is not None:
                 lines = np.flatnonzero(is_bad.to_numpy()) + self._first_line(one, file)
                 dead += self._dead(one, part.filter(is_bad), lines, file)
                 part = part.filter(pc.invert(is_bad))
@@ -127,10 +131,11 @@ class Arrivals:
         return chunk, Rows(data[source.one.timestamp], chunk.diff, data, np.arange(len(chunk)))
 
     def _dead(self, one: Input, bad: pa.Table, lines: I64, file: str) -> list[DeadLetter]:
-        texts = bad.column(RAW).to_pylist()
+        noted = BAD in bad.column_names
+        texts = bad.column(RAW).to_pylist() if noted else [None]
         if None in texts:
             texts = self._texts(one, file, None)
-        reasons = bad.column(BAD).to_pylist()
+        reasons = bad.column(BAD).to_pylist() if noted else [NO_TIME] * len(bad)
         found = zip(lines.tolist(), reasons, texts, strict=True)
         where = self._where(one, file)
         return [DeadLetter(one.name, line, reason + where, raw) for line, reason, raw in found]
@@ -169,6 +174,15 @@ class _LateTexts:
         if row not in self._found:
             self.expect([row])
         return self._found[row]
+
+
+def _refused(table: pa.Table, time: str) -> pa.ChunkedArray | None:
+    """Which rows are bad, if any is. Where nothing else can be wrong, those without a time are."""
+    column = table.column(BAD if BAD in table.column_names else time)
+    marks = len(column) - column.null_count if BAD in table.column_names else column.null_count
+    if not marks:
+        return None
+    return column.is_valid() if BAD in table.column_names else column.is_null()
 
 
 def _names(source: Source) -> list[str]:

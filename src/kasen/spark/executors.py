@@ -269,7 +269,8 @@ class InExecutors:
         return runs
 
     def _read_keys(self, table: pa.Table) -> dict[str, Reading]:
-        return read_keys(table.column("packed").to_pylist(), self._intake.counts, self._folders)
+        headed = frozenset(one.name for one in self._streams if one.connector.format == "csv")
+        return read_keys(table.column("packed").to_pylist(), self._intake.counts, self._folders, headed)
 
     def _refuse(self, name: str, reading: Reading) -> list[tuple[int, str]]:
         """Times that windows cannot be added to."""

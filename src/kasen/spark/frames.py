@@ -25,7 +25,7 @@ from kasen.plan.native.lower import is_foreign
 from kasen.plan.native.sql_cast import parse_cell
 from kasen.plan.native.sql_text import quoted, timestamp
 from kasen.plan.physical import Input
-from kasen.spark.names import BAD, BLOCK, DIFF, FILE, PLACE, RAW
+from kasen.spark.names import BAD, BLOCK, DIFF, FILE, NO_TIME, PLACE, RAW
 from kasen.spark.sources import follows, open_foreign
 from kasen.types import Kind, Type
 
@@ -174,7 +174,7 @@ def _csv(spark: SparkSession, one: Input, path: Path, how: Reading) -> DataFrame
     cells = [F.expr(parse_cell(text[field.name.lower()], field.type)) for field in one.schema]
     reason = F.when(F.col(_CORRUPT).isNotNull(), "bad row: not as many fields as columns")
     if one.timestamp is not None:
-        reason = reason.when(cells[one.timestamp].isNull(), "bad timestamp: missing or not a time")
+        reason = reason.when(cells[one.timestamp].isNull(), NO_TIME)
     for field, cell in zip(one.schema, cells, strict=True):
         is_bad = F.col(text[field.name.lower()]).isNotNull() & cell.isNull()
         reason = reason.when(is_bad, f"bad value: column {field.name} does not hold a {field.type}")
@@ -212,7 +212,7 @@ def _typed(spark: SparkSession, one: Input, path: Path, how: Reading) -> DataFra
         raw = F.coalesce(F.col(_CORRUPT), raw)
     if one.timestamp is not None:
         reason = F.coalesce(
-            reason, F.when(cells[one.timestamp].isNull(), "bad timestamp: missing or not a time")
+            reason, F.when(cells[one.timestamp].isNull(), NO_TIME)
         )
     if one.connector.format == "json":
         reason = F.coalesce(reason, F.when(is_bad, "bad value: a cell is no value of its column's type"))
@@ -224,7 +224,7 @@ def _typed(spark: SparkSession, one: Input, path: Path, how: Reading) -> DataFra
 
 
 def _place() -> list[Column]:
-    return [F.col("_metadata.file_path").alias(FILE), F.col("_metadata.file_block_start").alias(BLOCK)]
+    return [F.col("_metadata.file_name").alias(FILE), F.col("_metadata.file_block_start").alias(BLOCK)]
 
 
 def numbered(frame: DataFrame) -> DataFrame:

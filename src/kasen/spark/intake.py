@@ -51,9 +51,9 @@ class Intake:
             yield self._chunk(one, table.filter(pc.equal(table.column(FILE), file)), file)
 
     def _chunk(self, one: Input, table: pa.Table, file: str) -> tuple[Chunk, Rows]:
-        before = self._lines.get((one.name, file), 1)
-        self._lines[one.name, file] = before + len(table)
-        lines = pa.chunked_array([np.arange(before + 1, before + 1 + len(table))])
+        first = self._lines.get((one.name, file), 2 if one.connector.format == "csv" else 1)
+        self._lines[one.name, file] = first + len(table)
+        lines = pa.chunked_array([np.arange(first, first + len(table))])
         is_bad = table.column(BAD).is_valid()
         is_good = pc.invert(is_bad)
         good = table.filter(is_good)
@@ -65,9 +65,9 @@ class Intake:
         chunk.dead += _dead(one, table.filter(is_bad), lines.filter(is_bad))
         data = encode(chunk, self._dictionary)
         ts = data[one.timestamp].copy() if one.timestamp is not None else data[-1] * 0
-        first = self.counts.get(one.name, 0)
-        self.counts[one.name] = first + len(chunk)
-        return chunk, Rows(ts, chunk.diff, data, np.arange(first, first + len(chunk)))
+        before = self.counts.get(one.name, 0)
+        self.counts[one.name] = before + len(chunk)
+        return chunk, Rows(ts, chunk.diff, data, np.arange(before, before + len(chunk)))
 
 
 def _dead(one: Input, bad: pa.Table, lines: pa.ChunkedArray) -> list[DeadLetter]:

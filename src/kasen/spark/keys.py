@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from urllib.parse import unquote
 
 import numpy as np
 
@@ -49,10 +48,12 @@ class _Run:
     bad: list[tuple[int, str, str]]
 
 
-def read_keys(packed: Sequence[bytes], counts: dict[str, int], folders: frozenset[str]) -> dict[str, Reading]:
+def read_keys(
+    packed: Sequence[bytes], counts: dict[str, int], folders: frozenset[str], headed: frozenset[str]
+) -> dict[str, Reading]:
     """What the scan's tasks saw, by stream. `counts` has how many tuples came before; it is updated.
 
-    Dead letters of streams in `folders` tell the file.
+    Dead letters of streams in `folders` tell the file. The files of streams in `headed` begin with a header.
     """
     runs: dict[str, list[_Run]] = {}
     for each in packed:
@@ -67,20 +68,23 @@ def read_keys(packed: Sequence[bytes], counts: dict[str, int], folders: frozense
     found = {}
     for name, each_run in runs.items():
         each_run.sort(key=lambda run: (run.file, run.block, run.place))
-        found[name] = _reading(name, each_run, counts, tells_file=name in folders)
+        first = 2 if name in headed else 1
+        found[name] = _reading(name, each_run, counts, first, tells_file=name in folders)
     return found
 
 
-def _reading(name: str, runs: list[_Run], counts: dict[str, int], *, tells_file: bool) -> Reading:
+def _reading(
+    name: str, runs: list[_Run], counts: dict[str, int], first: int, *, tells_file: bool
+) -> Reading:
+    """`first` is the line of a file's first row."""
     position = counts.get(name, 0)
     ts, positions, firsts, dead = [], [], [], []
     places: list[tuple[int, int]] = []
-    file, line = "", 2
+    file, line = "", first
     for run in runs:
-        # The first line of a file is its header.
-        line = line if run.file == file else 2
+        line = line if run.file == file else first
         file = run.file
-        where = f" ({unquote(file.rsplit('/', 1)[-1])})" if tells_file else ""
+        where = f" ({file})" if tells_file else ""
         is_good = np.ones(len(run.ts), np.bool_)
         for place, why, raw in run.bad:
             is_good[place - run.place] = False

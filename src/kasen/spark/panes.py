@@ -37,7 +37,7 @@ def by_panes(
     """
     context = batch.sparkSession.sparkContext
     context.setJobDescription(f"kasen: order of {one.name}'s rows")
-    times, dead = arrivals.times(one, batch.select(_TIME, FILE, BLOCK, BAD, RAW).toArrow(), _TIME)
+    times, dead = arrivals.times(one, batch.select(_TIME, *_notes(batch)).toArrow(), _TIME)
     reduced = None
     if len(times) and not is_beyond(times).any() and pipeline.in_time(one.name, times):
         context.setJobDescription(f"kasen: pane partials of {one.name}")
@@ -55,7 +55,8 @@ def by_panes(
 def _reduced(one: Input, partials: Partials, batch: DataFrame) -> pa.Table | None:
     """A row a pane and group, in order of time; None if a sum did not fit."""
     pane = F.expr(f"{_TIME} - pmod({_TIME}, {partials.pane}L)").alias("_pane")
-    good = batch.where(F.col(BAD).isNull())
+    is_good = F.col(BAD).isNull() if BAD in batch.columns else F.col(_TIME).isNotNull()
+    good = batch.where(is_good)
     names = one.schema.names
     keys = len(partials.keys)
     calls = [(place, text) for place, text in enumerate(partials.groups) if not 1 <= place <= keys]
@@ -72,6 +73,10 @@ def _reduced(one: Input, partials: Partials, batch: DataFrame) -> pa.Table | Non
 
 def _by_rows(one: Input, partials: Partials, batch: DataFrame, arrivals: Arrivals, take: Take) -> None:
     columns = [F.expr(text).alias(name) for text, name in zip(partials.rows, one.schema.names, strict=True)]
-    table = batch.select(*columns, FILE, BLOCK, BAD, RAW).toArrow()
+    table = batch.select(*columns, *_notes(batch)).toArrow()
     for chunk, rows, _ in arrivals.read(whole(one), table):
         take(one, chunk, rows, None, None)
+
+
+def _notes(batch: DataFrame) -> list[str]:
+    return [name for name in (FILE, BLOCK, BAD, RAW) if name in batch.columns]

@@ -33,14 +33,16 @@ class Slots:
     streams: tuple[str, ...]
     places: tuple[tuple[str | None, ...], ...]
     types: dict[str, Type]
+    noted: bool
     signed: bool
     counting: bool
 
     @property
     def fixed(self) -> list[str]:
         """The columns beside the slots."""
+        notes = [BAD, RAW] if self.noted else []
         signs = [DIFF] if self.signed else []
-        return [STREAM, FILE, BLOCK, BAD, RAW, *signs, *([FAILS] if self.counting else [])]
+        return [STREAM, FILE, BLOCK, *notes, *signs, *([FAILS] if self.counting else [])]
 
 
 def slots_of(inputs: list[Input], scans: dict[str, NativeScan], types: dict[str, tuple[Type, ...]]) -> Slots:
@@ -60,9 +62,15 @@ def slots_of(inputs: list[Input], scans: dict[str, NativeScan], types: dict[str,
             slots[slot] = type_
             mine.append(slot)
         places.append(tuple(mine))
+    noted = not all(map(_is_typed, inputs))
     signed = any(one.is_relation for one in inputs)
     counting = any(scans[one.name].failures is not None for one in inputs)
-    return Slots(tuple(one.name for one in inputs), tuple(places), slots, signed, counting)
+    return Slots(tuple(one.name for one in inputs), tuple(places), slots, noted, signed, counting)
+
+
+def _is_typed(one: Input) -> bool:
+    """Whether all that can be wrong with a row is that its time is missing, which its time tells."""
+    return one.connector.format == "parquet" and not one.is_relation
 
 
 def union(
@@ -79,10 +87,9 @@ def union(
 def _part(frame: DataFrame, index: int, one: Input, scan: NativeScan, slots: Slots) -> DataFrame:
     pairs = zip(slots.places[index], scan.columns, strict=True)
     sql = {slot: text for slot, text in pairs if slot is not None and text is not None}
-    columns: list[Column] = [F.lit(index).cast("tinyint").alias(STREAM)]
-    # A folder's files differ in their last names, and short texts cross faster.
-    columns.append(F.substring_index(F.col(FILE), "/", -1).alias(FILE))
-    columns += [F.col(BLOCK), F.col(BAD), _raw(one).alias(RAW)]
+    columns: list[Column] = [F.lit(index).cast("tinyint").alias(STREAM), F.col(FILE), F.col(BLOCK)]
+    if slots.noted:
+        columns += [F.col(BAD), _raw(one).alias(RAW)]
     if slots.signed:
         columns.append(F.col(DIFF))
     if slots.counting:

@@ -18,7 +18,7 @@ from kasen.plan.native.lower import is_foreign
 from kasen.plan.native.sql_cast import parse_cell
 from kasen.plan.native.sql_text import quoted, spark_name
 from kasen.plan.physical import Input
-from kasen.spark.names import BAD, BLOCK, DIFF, FILE, RAW
+from kasen.spark.names import BAD, BLOCK, DIFF, FILE, NO_TIME, RAW
 from kasen.types import Field
 
 Frame = DataFrame
@@ -63,7 +63,7 @@ def adopt(one: Input, frame: DataFrame) -> DataFrame:
     reason = F.lit(None).cast("string")
     if one.timestamp is not None:
         moment = F.expr(cells[one.schema[one.timestamp].name])
-        reason = F.when(moment.isNull(), "bad timestamp: missing or not a time")
+        reason = F.when(moment.isNull(), NO_TIME)
     for field in one.schema:
         is_bad = F.col(quoted(names[field.name])).isNotNull() & F.expr(cells[field.name]).isNull()
         reason = F.coalesce(
