@@ -211,9 +211,7 @@ def _typed(spark: SparkSession, one: Input, path: Path, how: Reading) -> DataFra
         reason = F.when(is_broken, "bad row: not a JSON object")
         raw = F.coalesce(F.col(_CORRUPT), raw)
     if one.timestamp is not None:
-        reason = F.coalesce(
-            reason, F.when(cells[one.timestamp].isNull(), NO_TIME)
-        )
+        reason = F.coalesce(reason, F.when(cells[one.timestamp].isNull(), NO_TIME))
     if one.connector.format == "json":
         reason = F.coalesce(reason, F.when(is_bad, "bad value: a cell is no value of its column's type"))
     frame = _load(spark, one, path, T.StructType(fields), how, columnNameOfCorruptRecord=_CORRUPT)

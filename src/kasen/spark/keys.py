@@ -73,9 +73,7 @@ def read_keys(
     return found
 
 
-def _reading(
-    name: str, runs: list[_Run], counts: dict[str, int], first: int, *, tells_file: bool
-) -> Reading:
+def _reading(name: str, runs: list[_Run], counts: dict[str, int], first: int, *, tells_file: bool) -> Reading:
     """`first` is the line of a file's first row."""
     position = counts.get(name, 0)
     ts, positions, firsts, dead = [], [], [], []

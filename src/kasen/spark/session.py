@@ -50,8 +50,9 @@ def session(master: str | None = None) -> SparkSession:
             .config("spark.driver.bindAddress", "127.0.0.1")
             .config("spark.ui.enabled", "false")
             .config("spark.sql.shuffle.partitions", str(os.cpu_count() or 2))
-            .config(map=_LOCAL_FILES)
         )
+        for key, value in _LOCAL_FILES.items():
+            builder = builder.config(key, value)
     created = builder.getOrCreate()
     created.sparkContext.setLogLevel("ERROR")
     return created
