@@ -9,7 +9,7 @@ import pytest
 import kasen
 from kasen.operators import pane_reduction
 from kasen.operators.batch import Batch
-from kasen.operators.panes import SlidingAggregate
+from kasen.operators.sliding_member import Member
 
 STREAM = "REGISTER STREAM s (ts BIGINT, k BIGINT, v BIGINT, w DECIMAL(10, 2)) TIMESTAMP BY ts FROM 'memory';"
 WINDOWS = [(10, 10), (60, 10), (20, 30), (35, 5), (15, 10), (7, 20)]  # panes of 10, of 5, and of 1
@@ -73,9 +73,9 @@ def test_together_as_alone(keys: int, most: int, monkeypatch: pytest.MonkeyPatch
 def test_queries_that_go_leave_the_others_their_reduction() -> None:
     _, p = answers(rows(1, 5, 100), 3_000)
     assert p._running is not None
-    sliding = [each for each in p._running.graph.operators if isinstance(each, SlidingAggregate)]
+    sliding = [each for each in p._running.graph.operators if isinstance(each, Member)]
     # Three lengths of panes; the last two lists of calls want the same of them.
-    assert len({id(each.reduction) for each in sliding}) == 3 * (len(CALLS) - 1)
+    assert len({id(each.windows) for each in sliding}) == 3 * (len(CALLS) - 1)
     for number in range(len(WINDOWS) * len(CALLS)):
         p.execute(f"DROP QUERY q{number}")
-    assert not p._running.graph._reductions
+    assert not p._running.graph._windows

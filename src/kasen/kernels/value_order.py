@@ -38,6 +38,24 @@ def _is_before(data: Any, diff: Any, orders: Any, labels: Any, one: Any, other: 
     return diff[one] < diff[other]
 
 
+@compiled(f"boolean({V}, {V}, {V}, {V}, {M}, {V})", inline=False)
+def are_sorted(ts: Any, sub: Any, diff: Any, orders: Any, data: Any, labels: Any) -> Any:
+    """Whether changes in instant order are also sorted by value and diff within each instant.
+
+    Mostly the first column decides, without a NULL and as an integer.
+    """
+    first, nulls = data[0], data[len(data) - 1]
+    plain = len(data) > 1 and orders[0] == 0
+    for row in range(1, len(ts)):
+        if ts[row] != ts[row - 1] or sub[row] != sub[row - 1]:
+            continue
+        if plain and first[row] > first[row - 1] and not (nulls[row] | nulls[row - 1]) & 1:
+            continue
+        if _is_before(data, diff, orders, labels, row, row - 1):
+            return False
+    return True
+
+
 @compiled(f"void({V}, int64, int64, {V}, {M}, {V}, {V}, {V})", inline=False)
 def sort_rows(
     rows: Any, begin: Any, end: Any, spare: Any, data: Any, diff: Any, orders: Any, labels: Any

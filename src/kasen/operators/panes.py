@@ -115,8 +115,35 @@ class SlidingAggregate:
         """How many groups there are now."""
         return len(self._groups)
 
+    @property
+    def layout(self) -> Layout:
+        return self._layout
+
     def contents(self) -> I64:
         return self._groups.reported(len(self._calls))
+
+    def held(self) -> tuple[I64, I64]:
+        """What panes hold, the open one too, as the ring's entries; and the keys of their groups."""
+        control, shape = self._control, self._shape
+        opened = self._groups.touched[: control[kernel.OPEN]]
+        records = self._groups.records.reshape(-1, self._groups.width)
+        more = np.zeros((len(opened), self._entry_words), np.int64)
+        more[:, panes.SLOT] = opened
+        more[:, panes.END] = control[kernel.OPEN_END]
+        more[:, panes.ENTRY_ROWS] = records[opened, shape[panes.PANE_ROWS]]
+        first = int(shape[panes.FIRST] + shape[panes.RUN])
+        more[:, panes.PARTS :] = records[opened, first : first + int(shape[panes.RUN])]
+        entries = np.concatenate([self._entries(), more])
+        found = records[entries[:, panes.SLOT]]
+        keys = np.empty((self._keys + 1, len(entries)), np.int64)
+        keys[:-1] = found[:, groups.KEY : groups.KEY + self._keys].T
+        keys[-1] = found[:, groups.KEY_NULLS]
+        return entries, keys
+
+    @property
+    def last(self) -> int:
+        """The time of the last tuple in any window."""
+        return int(self._control[kernel.LAST])
 
     def next_instant(self) -> Bound | None:
         if self._begins is not None:

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kasen.kernels.instants import has_ties
-from kasen.kernels.value_order import sort_instants
+from kasen.kernels.value_order import are_sorted, sort_instants
 from kasen.operators.batch import I64, ORDER_INTEGER, ORDER_TEXT, Batch
 from kasen.operators.dictionary import Dictionary
 
@@ -28,9 +27,13 @@ class ValueOrder:
 
     def sort(self, batch: Batch) -> Batch:
         """The batch by instant, then value, then diff."""
-        if len(batch) < 2 or not has_ties(batch.ts, batch.sub):
+        if len(batch) < 2 or self._are_sorted(batch):
             return batch
         return batch.take(self.sorted(batch, np.arange(len(batch))))
+
+    def _are_sorted(self, batch: Batch) -> bool:
+        labels = self._dictionary.labels if self._texts else _NO_LABELS
+        return bool(are_sorted(batch.ts, batch.sub, batch.diff, self._orders, batch.data, labels))
 
     def sorted(self, batch: Batch, rows: I64) -> I64:
         """Some rows of a batch, given in instant order, sorted in place."""

@@ -13,15 +13,18 @@ from math import gcd
 
 from kasen.errors import ResourceError
 from kasen.operators.base import Operator, State
-from kasen.operators.batch import TICK_BITS, Batch, Bound, concat, empty
+from kasen.operators.batch import TICK_BITS, Batch, Bound, concat, empty, orderings
 from kasen.operators.delay import Delay
 from kasen.operators.filter import Filter as FilterOperator
 from kasen.operators.mjoin import MJoin
-from kasen.operators.pane_reduction import PaneReduction, Wanted, wanted
+from kasen.operators.pane_reduction import Wanted, wanted
 from kasen.operators.panes import SlidingAggregate
 from kasen.operators.selection import Selection, Tap
+from kasen.operators.shared_windows import SharedWindows
+from kasen.operators.sliding_member import Member
 from kasen.operators.touches import Reports, Touches
 from kasen.operators.user_aggregate import UserAggregate
+from kasen.operators.value_order import ValueOrder
 from kasen.operators.window import Rows, Timed
 from kasen.plan.instantiate import Context, instantiate
 from kasen.plan.logical import Filter, Node, Scan, twice
@@ -53,7 +56,7 @@ class Graph:
         self._steps: dict[int, Step] = {}
         self._free: list[int] = []
         self._networks: dict[str, Selection] = {}
-        self._reductions: dict[tuple[Node, Wanted, int], PaneReduction] = {}
+        self._windows: dict[tuple[int, Wanted, int], SharedWindows] = {}
         self._scans: dict[str, int] = {}
         self.outputs: dict[str, int] = dict(plan.outputs)
         #: Stages in an order in which inputs come first, by their first step: the operator and what it
@@ -89,12 +92,12 @@ class Graph:
         self._nodes[step] = node
         self._inputs[step] = inputs
         self._steps[step] = Step(step, node, inputs)
-        self._operators[step] = None if isinstance(node, Scan) else self._make(node)
+        self._operators[step] = None if isinstance(node, Scan) else self._make(node, inputs)
         self._nothing[step] = empty(len(node.schema))
         if isinstance(node, Scan):
             self._scans[node.name] = step
 
-    def _make(self, node: Node) -> Operator:
+    def _make(self, node: Node, inputs: tuple[int, ...]) -> Operator:
         """The operator of a step. Conditions on a stream from outside share its selection network."""
         operator = instantiate(node, self._context)
         if isinstance(node, Filter) and isinstance(node.child, Scan) and isinstance(operator, FilterOperator):
@@ -107,23 +110,34 @@ class Graph:
                     self._networks[node.child.name] = network
                 return Tap(network, condition, operator)
         if isinstance(node, SlidingNode) and isinstance(operator, SlidingAggregate):
-            self._share_panes(node, operator)
+            kept = wanted(node.keys, operator.calls)
+            if kept is not None:
+                return self._member(node, inputs[0], kept)
         return operator
 
-    def _share_panes(self, node: SlidingNode, operator: SlidingAggregate) -> None:
-        """Aggregates over one input that want the same of panes as long reduce its rows together."""
-        kept = wanted(node.keys, operator.calls)
-        if kept is not None:
-            pane = gcd(node.window.length, node.window.slide)
-            key = (node.child, kept, pane)
-            if key not in self._reductions:
-                self._reductions[key] = PaneReduction(kept, pane)
-            operator.reduction = self._reductions[key]
-            operator.reduction.join()
+    def _member(self, node: SlidingNode, source: int, kept: Wanted) -> Member:
+        """Aggregates over one input that want the same of panes as long may share these."""
 
-    def _leave_panes(self, node: SlidingNode, shared: PaneReduction) -> None:
-        if shared.leave():
-            del self._reductions[node.child, shared.wanted, shared.pane]
+        def make() -> SlidingAggregate:
+            operator = instantiate(node, self._context)
+            assert isinstance(operator, SlidingAggregate)
+            return operator
+
+        member = Member(make, node.window.length, node.window.slide)
+        self._let_share(member, node, source, kept)
+        return member
+
+    def _let_share(self, member: Member, node: SlidingNode, source: int, kept: Wanted) -> None:
+        key = (source, kept, gcd(node.window.length, node.window.slide))
+        if key not in self._windows:
+            schema = node.child.schema
+            order = ValueOrder(orderings(schema)[: node.keys], self._context.dictionary)
+            self._windows[key] = SharedWindows(kept, key[2], len(schema), order)
+        self._windows[key].add(member)
+
+    def _forget_windows(self) -> None:
+        """After a member has left."""
+        self._windows = {key: each for key, each in self._windows.items() if not each.is_empty}
 
     def rebuild(self, steps: Mapping[int, tuple[Node, tuple[int, ...]]]) -> None:
         """Other steps in the place of all that are there, each at its number."""
@@ -131,7 +145,7 @@ class Graph:
         self._nodes, self._operators = [None] * size, [None] * size
         self._inputs, self._nothing = [()] * size, [empty(0)] * size
         self._steps, self._scans, self._births, self._loops = {}, {}, {}, {}
-        self._networks, self._reductions = {}, {}
+        self._networks, self._windows = {}, {}
         self._free = [step for step in reversed(range(size)) if step not in steps]
         for step, (node, inputs) in steps.items():
             self._set(step, node, inputs)
@@ -155,8 +169,9 @@ class Graph:
             del self._scans[node.name]
         if isinstance(operator, Tap):
             operator.close()
-        if isinstance(node, SlidingNode) and isinstance(operator, SlidingAggregate) and operator.reduction:
-            self._leave_panes(node, operator.reduction)
+        if isinstance(operator, Member):
+            operator.close()
+            self._forget_windows()
         self._nodes[step] = self._operators[step] = None
         del self._steps[step]
         self._stale |= step in self._looped
@@ -169,6 +184,13 @@ class Graph:
     def point(self, step: int, inputs: tuple[int, ...]) -> None:
         """The step reads others from now on; `settle` sees to the order."""
         self._stale = True
+        node, operator = self._nodes[step], self._operators[step]
+        if isinstance(node, SlidingNode) and isinstance(operator, Member):
+            operator.go_alone()
+            self._forget_windows()
+            kept = wanted(node.keys, operator.calls)
+            assert kept is not None
+            self._let_share(operator, node, inputs[0], kept)
         self._inputs[step] = inputs
         self._steps[step] = Step(step, self.node(step), inputs)
 
@@ -224,6 +246,7 @@ class Graph:
         if not self._begun:
             self._begun = True
             self.begin_steps(self.steps, at)
+            self.share(self.steps, at)
             self._load_loops()
 
     def begin_steps(self, steps: Iterable[int], at: Bound) -> None:
@@ -231,6 +254,16 @@ class Graph:
             operator = self._operators[step]
             if operator is not None and hasattr(operator, "begin"):
                 operator.begin(at)
+
+    def share(self, steps: Iterable[int], at: Bound | None) -> None:
+        """From now on these may share windows; they begin at an instant, or with what they hold (None)."""
+        found = [(step, self._operators[step]) for step in steps if step not in self._looped]
+        members = [each for _, each in found if isinstance(each, Member)]
+        for member in members:
+            member.may_share = True
+        for member in members:
+            if at is not None and member.windows is not None:
+                member.windows.welcome(member, at)
 
     def bear(self, step: int, position: int, batch: Batch) -> None:
         """Further input for a step that just came, before all else that it gets in the next run."""
@@ -289,6 +322,11 @@ class Graph:
     # ------------------------------------------------------------ loops
 
     def _make_loop(self, stage: tuple[int, ...]) -> Loop:
+        for step in stage:
+            operator = self._operators[step]
+            if isinstance(operator, Member):
+                operator.go_alone()
+        self._forget_windows()
         return Loop(self._steps, stage, self._operators, self._context, self._max_ticks, self._wanted(stage))
 
     def _wanted(self, stage: tuple[int, ...]) -> tuple[int, ...]:
@@ -422,19 +460,21 @@ class Graph:
         for step, operator in enumerate(self._operators):
             if operator is not None:
                 operator.restore(states[step])
+        self.share(self.steps, None)
         self._load_loops()
 
     def renew(self) -> None:
         """Throws all operators away and makes them anew from their snapshots, as a restart does."""
         states = self.snapshot()
-        self._networks = {}
+        self._networks, self._windows = {}, {}
         for step in self.steps:
             node = self.node(step)
             if not isinstance(node, Scan):
-                self._operators[step] = self._make(node)
+                self._operators[step] = self._make(node, self._inputs[step])
                 self.operator(step).restore(states[step])
         self._loops = {}
         self.order_stages()
+        self.share(self.steps, None)
 
     def next_instant(self) -> Bound | None:
         """The first instant at which some window or delay will move without input."""
@@ -445,7 +485,7 @@ class Graph:
     def last_instant(self) -> Bound | None:
         """The last instant at which what windows hold now will leave them."""
         self.save_loops()
-        holders = (Timed, Reports, SlidingAggregate, UserAggregate, MJoin)
+        holders = (Timed, Reports, SlidingAggregate, Member, UserAggregate, MJoin)
         found = [each.last_instant() for each in self._living() if isinstance(each, holders)]
         return max((each for each in found if each is not None), default=None)
 

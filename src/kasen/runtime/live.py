@@ -20,6 +20,7 @@ from kasen.operators.aggregate import Aggregate
 from kasen.operators.base import State
 from kasen.operators.batch import Batch, Bound, concat, empty
 from kasen.operators.panes import SlidingAggregate
+from kasen.operators.sliding_member import Member
 from kasen.plan.changes import Change, Drop, LiveCatalog, Register, RegisteredQuery, StreamKind, statement_of
 from kasen.plan.instantiate import Context
 from kasen.plan.keep import is_stateless, kept_steps
@@ -132,7 +133,8 @@ class LiveQueries:
     def groups(self) -> int:
         """How many groups the aggregates of all queries have; one that several share counts once."""
         operators = (self._graph.operators[step] for step, users in self._users.items() if users)
-        return sum(each.groups for each in operators if isinstance(each, Aggregate | SlidingAggregate))
+        kinds = (Aggregate, SlidingAggregate, Member)
+        return sum(each.groups for each in operators if isinstance(each, kinds))
 
     @property
     def all_state_bytes(self) -> int:
@@ -301,7 +303,10 @@ class LiveQueries:
             if step in self._keys:  # readers may be replaced, too
                 self._graph.bear(step, position, batch)
         if time is not None:
-            self._graph.begin_steps([s for s in splice.fresh if s not in splice.primed], Bound(time))
+            empty_yet = [step for step in splice.fresh if step not in splice.primed]
+            self._graph.begin_steps(empty_yet, Bound(time))
+            self._graph.share(empty_yet, Bound(time))
+            self._graph.share(splice.primed, None)
             self._born.update(splice.fresh)
             self._came.update(splice.coming)
             self._primed |= splice.primed
