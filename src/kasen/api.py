@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from kasen.aggregates import UserAggregate
 from kasen.connect.chunk import DeadLetter
-from kasen.connect.decode import decode, output_schema
+from kasen.connect.decode import Decoder, output_schema
 from kasen.connect.plain import Change, Plain
 from kasen.connect.registry import open_source
 from kasen.connect.sniff import sniffer
@@ -68,6 +68,7 @@ class Query:
         self._time = time_type
         self._batches: deque[Batch] = deque()
         self._plain: Plain | None = None
+        self._decoder: Decoder | None = None
         self._waiting = 0
         self._discards = False
         self._reader: int | None = None
@@ -111,7 +112,9 @@ class Query:
             self._owner._make_room()
 
     def _table(self, batch: Batch) -> pa.Table:
-        return decode(batch, self._registered.schema, self._owner._texts, self._time)
+        if self._decoder is None:
+            self._decoder = Decoder(self._registered.schema, self._owner._texts, self._time)
+        return self._decoder.table(batch)
 
     def __iter__(self) -> Iterator[pa.Table]:
         """The changes epoch by epoch.

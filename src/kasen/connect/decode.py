@@ -8,8 +8,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kasen.operators.batch import I64, Batch, unpack_sub
+from kasen.operators.batch import I64, Batch, are_ones, are_zeros, unpack_sub
 from kasen.operators.dictionary import Dictionary
+from kasen.operators.lazy import Lazy
 from kasen.types import BIGINT, Kind, Schema, Type, to_arrow
 
 Flags = npt.NDArray[np.bool_]
@@ -31,33 +32,67 @@ def output_schema(schema: Schema, time: Type) -> pa.Schema:
 
 def decode(batch: Batch, schema: Schema, dictionary: Dictionary, time: Type) -> pa.Table:
     """The batch's changes, in its order, with output_schema's columns. The table shares nothing with it."""
-    seq, tick = unpack_sub(batch.sub)
-    columns = [_column(batch.ts, None, time, dictionary)]
-    columns += [_column(numbers, None, BIGINT, dictionary) for numbers in (seq, tick, batch.diff)]
-    any_nulls = bool(batch.nulls.any())
-    for index, field in enumerate(schema):
-        nulls = (batch.nulls >> index & 1).astype(np.bool_) if any_nulls else None
-        columns.append(_column(batch.data[index], nulls, field.type, dictionary))
-    return pa.Table.from_arrays(columns, schema=output_schema(schema, time))
+    return Decoder(schema, dictionary, time).table(batch)
 
 
-def _column(values: I64, nulls: Flags | None, type_: Type, dictionary: Dictionary) -> pa.Array:
-    """Arrow's arrays are made from their buffers: for a batch of one change, all else would cost more."""
-    if type_.kind is Kind.VARCHAR:
-        return _texts(values, nulls, dictionary)
-    content: npt.NDArray[np.generic]
-    match type_.kind:
-        case Kind.INTEGER:
+class Decoder:
+    """Makes tables of a query's changes."""
+
+    def __init__(self, schema: Schema, dictionary: Dictionary, time: Type) -> None:
+        self._dictionary = dictionary
+        self._schema = output_schema(schema, time)
+        self._time = (time.kind, to_arrow(time))
+        self._types = [(field.type.kind, to_arrow(field.type)) for field in schema]
+
+    def table(self, batch: Batch) -> pa.Table:
+        """The batch's changes, in its order. The table shares no memory with it that others may keep."""
+        size = len(batch)
+        # What was chosen from elsewhere is put into memory of its own when it is first asked for.
+        own = isinstance(batch, Lazy) and batch.is_chosen
+        seq = tick = _same(_ZEROS, size)
+        if not are_zeros(batch.sub):
+            seq, tick = (_whole(numbers) for numbers in unpack_sub(batch.sub))
+        diff = _same(_ONES, size) if are_ones(batch.diff) else _whole(batch.diff.copy())
+        columns = [self._column(batch.ts, None, *self._time, own=own), seq, tick, diff]
+        words = batch.column(-1) if batch.has_nulls() else None
+        for index, (kind, arrow) in enumerate(self._types):
+            nulls = None if words is None else (words >> index & 1).astype(np.bool_)
+            columns.append(self._column(batch.column(index), nulls, kind, arrow, own=own))
+        return pa.Table.from_arrays(columns, schema=self._schema)
+
+    def _column(
+        self, values: I64, nulls: Flags | None, kind: Kind, arrow: pa.DataType, *, own: bool
+    ) -> pa.Array:
+        """Arrow's arrays are made from their buffers: for a batch of one change, all else would cost more."""
+        if kind is Kind.VARCHAR:
+            return _texts(values, nulls, self._dictionary)
+        content: npt.NDArray[np.generic]
+        if kind is Kind.INTEGER:
             content = values.astype(np.int32)
-        case Kind.BOOLEAN:
+        elif kind is Kind.BOOLEAN:
             content = np.packbits(values.astype(np.bool_), bitorder="little")
-        case Kind.DECIMAL:
+        elif kind is Kind.DECIMAL:
             # 128 bits: the number, and a word of its sign.
             content = np.stack([values, values >> 63], axis=1)
-        case _:
-            content = values.copy()
-    valid = None if nulls is None else pa.py_buffer(np.packbits(~nulls, bitorder="little"))
-    return pa.Array.from_buffers(to_arrow(type_), len(values), [valid, pa.py_buffer(content)])
+        else:
+            content = values if own else values.copy()
+        valid = None if nulls is None else pa.py_buffer(np.packbits(~nulls, bitorder="little"))
+        return pa.Array.from_buffers(arrow, len(values), [valid, pa.py_buffer(content)])
+
+
+def _whole(numbers: I64) -> pa.Array:
+    return pa.Array.from_buffers(_INT64, len(numbers), [None, pa.py_buffer(numbers)])
+
+
+#: Mostly all rows are of tick 0 and enter once: tables share memory that says so.
+_SHARED = 1 << 16
+_INT64 = pa.int64()
+_ZEROS, _ONES = _whole(np.zeros(_SHARED, np.int64)), _whole(np.ones(_SHARED, np.int64))
+
+
+def _same(shared: pa.Array, size: int) -> pa.Array:
+    """So many of the one value that an array has."""
+    return shared.slice(0, size) if size <= _SHARED else pa.repeat(shared[0], size)
 
 
 def _texts(values: I64, nulls: Flags | None, dictionary: Dictionary) -> pa.StringArray:

@@ -61,7 +61,7 @@ class Lazy(Batch):
     def __init__(self, parts: Sequence[Part]) -> None:
         # The arrays of a batch are not set: `__getattr__` makes each when it is first looked at.
         self._parts = parts
-        self._size = sum(part.size for part in parts)
+        self._size = parts[0].size if len(parts) == 1 else sum(part.size for part in parts)
         self._columns: dict[int, I64] = {}
 
     def __len__(self) -> int:
@@ -91,6 +91,11 @@ class Lazy(Batch):
     def parts(self) -> Sequence[Part]:
         return self._parts
 
+    @property
+    def is_chosen(self) -> bool:
+        """Whether these are some rows of other memory; then columns are put into new memory."""
+        return all(part.rows is not None for part in self._parts)
+
     def column(self, index: int) -> I64:
         found = self._columns.get(index)
         if found is None:
@@ -106,8 +111,11 @@ class Lazy(Batch):
         self._fill(lambda part: part.columns[index], out)
 
     def has_nulls(self) -> bool:
-        words = (part.columns[-1] for part in self._parts)
-        return any(not are_zeros(each) and np.count_nonzero(each) > 0 for each in words)
+        for part in self._parts:
+            words = part.columns[-1]
+            if not are_zeros(words) and np.count_nonzero(words):
+                return True
+        return False
 
     def where(self, keep: npt.NDArray[np.bool_]) -> Batch:
         parts = []
@@ -122,10 +130,9 @@ class Lazy(Batch):
         if -1 in wanted or self.has_nulls():
             # Columns are to be written; or NULL bits are to be moved.
             return self._narrow(wanted)
-        parts = [
-            part._replace(columns=[*(part.columns[each] for each in wanted), zeros(len(part.ts))])
-            for part in self._parts
-        ]
+        parts = []
+        for ts, sub, diff, columns, rows in self._parts:
+            parts.append(Part(ts, sub, diff, [*(columns[each] for each in wanted), zeros(len(ts))], rows))
         return Lazy(parts)
 
     def _narrow(self, wanted: list[int]) -> Batch:
@@ -149,10 +156,14 @@ class Lazy(Batch):
 
     def _joined(self, of: Callable[[Part], I64]) -> I64:
         """One array of the parts' arrays, of the rows that are meant."""
-        if len(self._parts) == 1 and self._parts[0].rows is None:
-            return of(self._parts[0])
+        part = self._parts[0]
+        if len(self._parts) == 1 and part.rows is None:
+            return of(part)
         out = np.empty(self._size, np.int64)
-        self._fill(of, out)
+        if len(self._parts) == 1 and part.rows is not None and not two_cores.worth(self._size):
+            gather(of(part), part.rows, out)
+        else:
+            self._fill(of, out)
         return out
 
     def _fill(self, of: Callable[[Part], I64], out: I64) -> None:

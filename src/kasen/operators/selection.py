@@ -389,7 +389,8 @@ class Tap(Stateless):
             if self._nothing is None:
                 self._nothing = empty(batch.columns)
             return self._nothing
-        return Lazy([self._network.whole._replace(rows=rows)])
+        ts, sub, diff, columns, _ = self._network.whole
+        return Lazy([Part(ts, sub, diff, columns, rows)])
 
     def config(self) -> list[tuple[str, tuple[int, ...]]]:
         return self._network.config(self.flag)
