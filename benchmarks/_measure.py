@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,6 +48,14 @@ def best(run: Callable[[], object], times: int, clock: Callable[[], float] = tim
         run()
         seconds.append(clock() - begin)
     return min(seconds)
+
+
+def best_of_each(runs: Sequence[Callable[[], object]], times: int) -> list[float]:
+    """The least seconds of each, taken in turn, so that a bad minute of the machine is bad for all."""
+    least = [float("inf")] * len(runs)
+    for _ in range(times):
+        least = [min(known, best(run, 1)) for known, run in zip(least, runs, strict=True)]
+    return least
 
 
 def resident() -> int:

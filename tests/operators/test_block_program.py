@@ -12,7 +12,7 @@ from kasen.operators.block_program import LateProgram
 from kasen.operators.dictionary import Dictionary
 from kasen.operators.failures import Failures
 from kasen.operators.filter import Filter
-from kasen.operators.lazy import Lazy, Part
+from kasen.operators.lazy import Lazy, Part, part_of
 from kasen.operators.project import Project
 from kasen.plan.block_compile import block_program
 from kasen.plan.compile_expr import compile_condition, compile_items
@@ -135,7 +135,7 @@ def test_products_that_do_not_fit_are_seen() -> None:
         data = np.zeros((6, 300), np.int64)
         data[0], data[1] = x, y
         out = np.zeros(300, np.int64)
-        fits = program.write(Batch(zeros(300), zeros(300), ones(300), data), out)
+        fits = program.write([part_of(Batch(zeros(300), zeros(300), ones(300), data))], out, 0)
         assert fits == (-(2**63) <= x * y < 2**63), (x, y)
         assert not fits or set(out.tolist()) == {x * y}
 

@@ -29,7 +29,18 @@ class Draft:
         self.data: list[I64] = [zeros(n)] * (layout.width + 1)
         self.diff: I64 = ones(n)
         self.texts: dict[int, pa.StringArray] = {}
-        self.unsure: Flags = np.zeros(n, np.bool_)
+        self._rows = n
+        self._unsure: Flags | None = None  # none is
+
+    @property
+    def unsure(self) -> Flags:
+        if self._unsure is None:
+            self._unsure = np.zeros(self._rows, np.bool_)
+        return self._unsure
+
+    @unsure.setter
+    def unsure(self, rows: Flags) -> None:
+        self._unsure = rows
 
     def set_nulls(self, index: int, nulls: Flags) -> None:
         """Values of NULLs must be 0 already. A row without its time is never right."""
@@ -65,7 +76,7 @@ class Draft:
         dead: list[DeadLetter] = []
         refused: list[int] = []
         more: dict[int, list[str]] = {}
-        unsure = np.flatnonzero(self.unsure).tolist()
+        unsure = [] if self._unsure is None else np.flatnonzero(self._unsure).tolist()
         if unsure:
             self.data = [column.copy() for column in self.data]
             self.diff = self.diff.copy()

@@ -18,9 +18,11 @@ from kasen.kernels.report import BESIDE, report
 #: how many parts are TREE, lists of candidates and DISTINCT, how many must be settled, and whether blocks do
 #: them all.
 KEYS, RECORD, TREES, QUEUES, DISTINCTS, SUMS, BLOCKS = range(7)
+#: What is known of a batch without a look: that rows only enter, once each; that there are no NULLs.
+ENTERING, WHOLE = range(7, 9)
 #: Where the pass goes on: the next row, how many groups its instant has touched, the rows put out, the
 #: instants so far. What it wants: the span of sums of doubles.
-NEXT, TOUCHED, PUT_OUT, CLOCK, NEED_LOW, NEED_HIGH, CONTROL = range(7, 14)
+NEXT, TOUCHED, PUT_OUT, CLOCK, NEED_LOW, NEED_HIGH, CONTROL = range(9, 16)
 
 #: Why a pass stops: all done, or the caller must make room and call again.
 DONE, WANTS_SPAN, WANTS_GROUPS, WANTS_NODES, WANTS_CANDIDATES, WANTS_PAIRS, WANTS_BUFFER = range(7)
@@ -28,20 +30,22 @@ DONE, WANTS_SPAN, WANTS_GROUPS, WANTS_NODES, WANTS_CANDIDATES, WANTS_PAIRS, WANT
 S = "uint64[::1]"
 
 
-@compiled(f"int64({V}, {V}, {V}, int64)")
-def _block_end(ts: Any, sub: Any, diff: Any, row: Any) -> Any:
-    """Up to where rows enter at the instant of this one, as far as a block reaches; `row` if not worth it."""
+@compiled(f"int64({V}, {V}, {V}, boolean, int64, int64)")
+def _block_end(ts: Any, sub: Any, diff: Any, all_enter: Any, row: Any, most: Any) -> Any:
+    """Up to where rows enter at the instant of this one, at most so many; `row` if not worth it."""
     n = len(ts)
     far = row + WORTH - 1
     if far >= n or ts[far] != ts[row] or sub[far] != sub[row]:
         return row
     # Changes are in order of their instants: the last one of a stretch tells of all before it.
-    end = min(row + BLOCK, n)
-    if ts[end - 1] != ts[row] or sub[end - 1] != sub[row]:
-        end = far + 1
-        while ts[end] == ts[row] and sub[end] == sub[row]:
-            end += 1
-    end = entering(diff, row, end)
+    end, beyond = far + 1, min(row + most, n)
+    while end < beyond:
+        middle = (end + beyond) >> 1
+        if ts[middle] == ts[row] and sub[middle] == sub[row]:
+            end = middle + 1
+        else:
+            beyond = middle
+    end = end if all_enter else entering(diff, row, end)
     return end if end - row >= WORTH else row
 
 
@@ -76,6 +80,9 @@ def aggregate(
     n = len(ts)
     keys = control[KEYS]
     width = control[RECORD]
+    # One group needs no slots.
+    most = BLOCK if keys else n
+    all_enter, whole = control[ENTERING] != 0, control[WHOLE] != 0
     new_nodes = control[TREES] * ordered.MOST_NEW
     passed = scratch[SCRATCH:].view(np.int64)
     row = control[NEXT]
@@ -89,13 +96,17 @@ def aggregate(
             return WANTS_SPAN
     while row < n or count > 0:
         while row < n and (count == 0 or (ts[row] == ts[row - 1] and sub[row] == sub[row - 1])):
-            stop = _block_end(ts, sub, diff, row) if control[BLOCKS] else row
+            stop = _block_end(ts, sub, diff, all_enter, row, most) if control[BLOCKS] else row
             if stop > row:
                 found = (
-                    find_all(data, row, stop, keys, table, records, width, guesses, slots) if keys else stop
+                    find_all(data, row, stop, whole, keys, table, records, width, guesses, slots)
+                    if keys
+                    else stop
                 )
                 count = count_rows(records, width, ROWS, keys, slots, found - row, touched, count, clock)
-                add_block(data, row, found, keys, slots, parts, records, width, 0, pool, labels, passed)
+                add_block(
+                    data, row, found, whole, keys, slots, parts, records, width, 0, pool, labels, passed
+                )
                 row = found
                 if found < stop:
                     why = WANTS_GROUPS

@@ -2,8 +2,10 @@
 
 `code` holds instructions of SIZE words: what to do, the register to set, the registers read. A register is a
 row of `registers` and holds one value a row of the block, as a batch has it; those of constants are filled
-once, when the program is made. What an instruction does is found out once a block, and a block's values stay
-in the nearest cache from the first instruction to the last, so that a row costs little more than reading it.
+once, when the program is made. A register below zero is a column itself, of which a block reads its part
+where it lies; the first column is -1. What an instruction does is found out once a block, and a block's
+values stay in the nearest cache from the first instruction to the last, so that a row costs little more than
+reading it.
 
 Only for rows without NULLs. A program that fails for any row gives up: what a failure means, and for which
 rows it counts, is the business of those who evaluate the expression the slow way then.
@@ -25,7 +27,7 @@ ADD, SUBTRACT, MULTIPLY = range(8, 11)
 ADD_DOUBLE, SUBTRACT_DOUBLE, MULTIPLY_DOUBLE, COMPARABLE = range(11, 15)
 
 #: How many rows a block has at most, and how many different columns a program may read.
-BLOCK, COLUMNS = 512, 4
+BLOCK, COLUMNS = 1024, 4
 
 _TURN = 0x7FFFFFFFFFFFFFFF
 #: The product of two numbers below this fits.
@@ -38,7 +40,6 @@ def _multiply(a: Any, b: Any, to: Any, size: Any) -> Any:
     bits = 0
     for i in range(size):
         bits |= (a[i] ^ (a[i] >> 63)) | (b[i] ^ (b[i] >> 63))
-    for i in range(size):
         to[i] = a[i] * b[i]
     if bits < _HALF:
         return True
@@ -121,7 +122,49 @@ def _load(column: Any, rows: Any, chosen: Any, first: Any, to: Any, size: Any) -
             to[i] = part[i]
 
 
-@compiled(f"int64({V}, {V}, {V}, {V}, {V}, boolean, int64, boolean, {M}, {M}, {V})", inline=False)
+_COLUMNS = f"{V}, {V}, {V}, {V}"
+
+
+@compiled(f"boolean({_COLUMNS}, {V}, boolean, int64, int64, {M}, {M}, {V})", inline=False)
+def _run(
+    c0: Any, c1: Any, c2: Any, c3: Any, rows: Any, chosen: Any, first: Any, size: Any, code: Any,
+    registers: Any, last: Any,
+) -> Any:  # fmt: skip
+    """A program's instructions for one block; the last one's values go to `last`. False if it failed."""
+    for p in range(len(code)):
+        op, a_at, b_at = code[p, OP], code[p, A], code[p, B]
+        to = last if p == len(code) - 1 else registers[np.uint64(code[p, TO])]
+        if op == LOAD:
+            column = c0 if a_at == 0 else c1 if a_at == 1 else c2 if a_at == 2 else c3
+            _load(column, rows, chosen, first, to, size)
+            continue
+        if a_at < 0:
+            column = c0 if a_at == -1 else c1 if a_at == -2 else c2 if a_at == -3 else c3
+            a = column[first : first + size]
+        else:
+            a = registers[np.uint64(a_at)]
+        if b_at < 0:
+            column = c0 if b_at == -1 else c1 if b_at == -2 else c2 if b_at == -3 else c3
+            b = column[first : first + size]
+        else:
+            b = registers[np.uint64(b_at)]
+        if op <= NOT:
+            _decide(op, a, b, to, size)
+        elif op == MULTIPLY:
+            if not _multiply(a, b, to, size):
+                return False
+        elif op <= SUBTRACT:
+            if not _add(op, a, b, to, size):
+                return False
+        elif op == COMPARABLE:
+            for i in range(size):
+                to[i] = a[i] ^ _TURN if a[i] < 0 else a[i]
+        else:
+            _double(op, a, b, to, size)
+    return True
+
+
+@compiled(f"int64({_COLUMNS}, {V}, boolean, int64, {M}, {M}, {V})", inline=False)
 def evaluate(
     c0: Any,  # the columns that the program reads; any array for one that it does not
     c1: Any,
@@ -130,49 +173,43 @@ def evaluate(
     rows: Any,  # which rows of the columns are meant, if they are
     chosen: Any,  # only some
     n: Any,  # how many rows that is
-    select: Any,
     code: Any,
     registers: Any,
     out: Any,  # [n]
 ) -> Any:
-    """Writes the last register's value of each row; or, to `select`, the rows for which it is TRUE.
-
-    How many were written, or -1 if the program failed.
-    """
-    count = 0
+    """Writes the last instruction's value of each row; how many, or -1 if the program failed."""
     for first in range(0, n, BLOCK):
         size = min(BLOCK, n - first)
-        for p in range(len(code)):
-            op = code[p, OP]
-            to = registers[code[p, TO]]
-            if op == LOAD:
-                which = code[p, A]
-                column = c0 if which == 0 else c1 if which == 1 else c2 if which == 2 else c3
-                _load(column, rows, chosen, first, to, size)
-                continue
-            a, b = registers[code[p, A]], registers[code[p, B]]
-            if op <= NOT:
-                _decide(op, a, b, to, size)
-            elif op == MULTIPLY:
-                if not _multiply(a, b, to, size):
-                    return -1
-            elif op <= SUBTRACT:
-                if not _add(op, a, b, to, size):
-                    return -1
-            elif op == COMPARABLE:
-                for i in range(size):
-                    to[i] = a[i] ^ _TURN if a[i] < 0 else a[i]
-            else:
-                _double(op, a, b, to, size)
-        result = registers[code[len(code) - 1, TO]]
-        if not select:
-            part = out[first : first + size]
-            for i in range(size):
-                part[i] = result[i]
-            count += size
-        else:
-            for i in range(size):
-                # Written for every row and overwritten until it is one to keep: no branch to mispredict.
-                out[np.uint64(count)] = rows[first + i] if chosen else first + i
-                count += result[i]
+        if not _run(c0, c1, c2, c3, rows, chosen, first, size, code, registers, out[first : first + size]):
+            return -1
+    return n
+
+
+@compiled(f"int64({V}, {V}, boolean, int64, int64, {V}, int64)")
+def _keep(result: Any, rows: Any, chosen: Any, first: Any, size: Any, out: Any, count: Any) -> Any:
+    """Writes the rows of a block for which the result is TRUE; how many there are now."""
+    # Written for every row and overwritten until it is one to keep: no branch to mispredict.
+    if chosen:
+        for i in range(size):
+            out[np.uint64(count)] = rows[np.uint64(first + i)]
+            count += result[i]
+    else:
+        for i in range(size):
+            out[np.uint64(count)] = first + i
+            count += result[i]
+    return count
+
+
+@compiled(f"int64({_COLUMNS}, {V}, boolean, int64, {M}, {M}, {V})", inline=False)
+def choose(
+    c0: Any, c1: Any, c2: Any, c3: Any, rows: Any, chosen: Any, n: Any, code: Any, registers: Any, out: Any
+) -> Any:
+    """Writes the rows for which the program says TRUE; how many, or -1 if it failed. Else like `evaluate`."""
+    count = 0
+    result = registers[code[len(code) - 1, TO]]
+    for first in range(0, n, BLOCK):
+        size = min(BLOCK, n - first)
+        if not _run(c0, c1, c2, c3, rows, chosen, first, size, code, registers, result):
+            return -1
+        count = _keep(result, rows, chosen, first, size, out, count)
     return count

@@ -66,16 +66,17 @@ def entering(diff: Any, first: Any, last: Any) -> Any:
     return first
 
 
-@compiled(f"int64({M}, int64, int64, {V}, {V}, int64, {V}, {V})", inline=False)
+@compiled(f"int64({M}, int64, int64, boolean, {V}, {V}, int64, {V}, {V})", inline=False)
 def _find_by_one_key(
-    data: Any, first: Any, last: Any, table: Any, records: Any, width: Any, guesses: Any, slots: Any
-) -> Any:
+    data: Any, first: Any, last: Any, whole: Any, table: Any, records: Any, width: Any, guesses: Any,
+    slots: Any,
+) -> Any:  # fmt: skip
     """`find_all` of a key of one column."""
     key = data[0, first:last]
     nulls = data[len(data) - 1, first:last]
     step = np.uint64(width)
     for i in range(len(key)):
-        missing = nulls[i] & 1
+        missing = 0 if whole else nulls[i] & 1
         place = ((np.uint64(missing) ^ np.uint64(key[i])) * GOLDEN) >> _SHIFT
         slot = np.uint64(guesses[place])
         base = slot * step
@@ -89,11 +90,12 @@ def _find_by_one_key(
     return last
 
 
-@compiled(f"int64({M}, int64, int64, int64, {V}, {V}, int64, {V}, {V})", inline=False)
+@compiled(f"int64({M}, int64, int64, boolean, int64, {V}, {V}, int64, {V}, {V})", inline=False)
 def find_all(
     data: Any,
     first: Any,
     last: Any,
+    whole: Any,  # known to have no NULLs
     keys: Any,
     table: Any,
     records: Any,
@@ -107,7 +109,7 @@ def find_all(
     because the record itself tells whether it is right.
     """
     if keys == 1:
-        return _find_by_one_key(data, first, last, table, records, width, guesses, slots)
+        return _find_by_one_key(data, first, last, whole, table, records, width, guesses, slots)
     part = data[:, first:last]
     nulls = part[len(data) - 1]
     mask = (1 << keys) - 1
@@ -213,11 +215,14 @@ def _add_to_each(
                 records[at + _NEXT] = part[i]
 
 
-@compiled(f"void({M}, int64, int64, int64, {V}, {M}, {V}, int64, int64, {M}, {V}, {V})", inline=False)
+@compiled(
+    f"void({M}, int64, int64, boolean, int64, {V}, {M}, {V}, int64, int64, {M}, {V}, {V})", inline=False
+)
 def add_block(
     data: Any,
     first: Any,
     last: Any,
+    whole: Any,  # known to have no NULLs
     keys: Any,
     slots: Any,  # of the rows' groups; not read if there are no keys
     parts: Any,
@@ -228,11 +233,12 @@ def add_block(
     labels: Any,
     passed: Any,
 ) -> None:
-    """Adds rows [first, last), at most BLOCK of them, to their groups' parts."""
+    """Adds rows [first, last) to their groups' parts; with keys, at most BLOCK of them."""
     nulls = 0
-    words = data[len(data) - 1, first:last]
-    for i in range(len(words)):
-        nulls |= words[i]
+    if not whole:
+        words = data[len(data) - 1, first:last]
+        for i in range(len(words)):
+            nulls |= words[i]
     for p in range(len(parts)):
         op = parts[p, OP]
         column = parts[p, COLUMN]

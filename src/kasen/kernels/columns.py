@@ -81,6 +81,25 @@ def gather(column: I64, rows: I64, out: I64) -> None:
         out[j] = column[np.uint64(rows[j])]  # unsigned: no position counts from the end
 
 
+#: Times of so many rows are looked at together.
+_TIMES = 256
+
+
+@njit("void(int64[::1], int64[::1], int64[::1])", cache=True, nogil=True)
+def gather_ascending(column: I64, rows: I64, out: I64) -> None:
+    """`gather` of a column that does not descend, at ascending positions: equal ends tell of all between."""
+    for first in range(0, len(rows), _TIMES):
+        part = rows[first : first + _TIMES]
+        to = out[first : first + _TIMES]
+        least = column[np.uint64(part[0])]
+        if least == column[np.uint64(part[len(part) - 1])]:
+            for j in range(len(part)):
+                to[j] = least
+        else:
+            for j in range(len(part)):
+                to[j] = column[np.uint64(part[j])]
+
+
 @njit(
     "void(int64[::1], int64[::1], int64[::1], int64[::1], int64[:, ::1], "
     "int64[::1], int64[::1], int64[::1], int64[:, ::1])",

@@ -57,7 +57,7 @@ def reduce_panes(
         groups = 0
         while row < last:
             stop = min(row + BLOCK, last)
-            if find_all(data, row, stop, keys, table, records, width, guesses, slots) < stop:
+            if find_all(data, row, stop, True, keys, table, records, width, guesses, slots) < stop:
                 return WANTS_GROUPS
             groups = count_rows(records, width, ROWS, keys, slots, stop - row, touched, groups, stamps[0])
             if extreme >= 0:

@@ -21,18 +21,20 @@ S = "uint64[::1]"
 #: Fields of `control`. What the operator fixes: how many columns are the key, the window's length and slide,
 #: where a record holds the window's bounds (0: nowhere), how many parts are extremes.
 KEYS, LENGTH, SLIDE, BOUNDS, EXTREMES = range(5)
+#: What is known of a batch without a look: that rows only enter, once each; that there are no NULLs.
+ENTERING, WHOLE = range(5, 7)
 #: Where the pass goes on: the next row; up to which boundary; the rows put out.
-NEXT, LIMIT, PUT_OUT = range(5, 8)
+NEXT, LIMIT, PUT_OUT = range(7, 10)
 #: The open pane: where it ends, how many groups it has, and the stamp that these carry.
-OPEN_END, OPEN, STAMPED = range(8, 11)
+OPEN_END, OPEN, STAMPED = range(10, 13)
 #: Groups whose windows changed since the last report: how many, their stamp, the boundary to report at.
-DIRTY, DIRTY_STAMP, DIRTY_AT = range(11, 14)
+DIRTY, DIRTY_STAMP, DIRTY_AT = range(13, 16)
 #: The ring's oldest entry and the next one to be made. The last tuple in any window, and the next boundary
 #: at which the window itself reports, be it for the bounds alone.
-OLDEST, NEWEST, LAST, REPORT_AT = range(14, 18)
+OLDEST, NEWEST, LAST, REPORT_AT = range(16, 20)
 #: The instant at which the group of no keys appears, if it has not yet. Rows since sums were settled.
-BEGINS, BEGIN_TS, BEGIN_SUB, UNSETTLED = range(18, 22)
-NEED_LOW, NEED_HIGH, CONTROL = range(22, 25)
+BEGINS, BEGIN_TS, BEGIN_SUB, UNSETTLED = range(20, 24)
+NEED_LOW, NEED_HIGH, CONTROL = range(24, 27)
 
 #: Why a pass stops: all done, or the caller must make room and call again.
 DONE, WANTS_SPAN, WANTS_GROUPS, WANTS_RING, WANTS_CANDIDATES, WANTS_BUFFER = range(6)
@@ -211,6 +213,7 @@ def slide(
     width = shape[RECORD]
     length = control[LENGTH]
     step = control[SLIDE]
+    all_enter, whole = control[ENTERING] != 0, control[WHOLE] != 0
     passed = scratch[SCRATCH:].view(np.int64)
     row = control[NEXT]
     if row == 0:
@@ -258,15 +261,20 @@ def slide(
         first = row
         last = below(ts, row, end)
         while row < last:
-            stop = entering(diff, row, min(row + BLOCK, last))
+            stop = min(row + BLOCK, last)
+            if not all_enter:
+                stop = entering(diff, row, stop)
             if stop - row >= WORTH:
                 found = (
-                    find_all(data, row, stop, keys, table, records, width, guesses, slots) if keys else stop
+                    find_all(data, row, stop, whole, keys, table, records, width, guesses, slots)
+                    if keys
+                    else stop
                 )
                 at = shape[PANE_ROWS]
                 count = count_rows(records, width, at, keys, slots, found - row, opened, count, stamp)
+                at = shape[RUN]
                 add_block(
-                    data, row, found, keys, slots, parts, records, width, shape[RUN], pool, labels, passed
+                    data, row, found, whole, keys, slots, parts, records, width, at, pool, labels, passed
                 )
                 row = found
                 if found < stop:

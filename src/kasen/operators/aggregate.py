@@ -11,7 +11,7 @@ from kasen.kernels import aggregate as kernel
 from kasen.kernels.exact_round import SCRATCH
 from kasen.operators.accumulators import FIRST_SPAN, AggregateSpec, Layout, Leaving, Span, longer
 from kasen.operators.base import State
-from kasen.operators.batch import BEGIN, I64, Batch, Bound, concat, empty
+from kasen.operators.batch import BEGIN, I64, Batch, Bound, are_ones, concat, empty
 from kasen.operators.dictionary import Dictionary
 from kasen.operators.record_table import RecordTable
 from kasen.operators.row_buffer import RowBuffer
@@ -69,6 +69,7 @@ class Aggregate:
             return empty(self._keys + len(self._calls))
         control = self._control
         control[kernel.NEXT] = control[kernel.PUT_OUT] = 0
+        control[kernel.ENTERING], control[kernel.WHOLE] = are_ones(batch.diff), batch.whole
         while why := self._go_on(batch):
             self._make_room(why)
         return self._out.take(int(control[kernel.PUT_OUT]))

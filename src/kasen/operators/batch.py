@@ -49,6 +49,8 @@ class Batch:
     sub: I64
     diff: I64
     data: I64
+    #: Known, without a look, to have no NULLs.
+    whole: bool = False
 
     def __len__(self) -> int:
         return len(self.ts)
@@ -72,6 +74,8 @@ class Batch:
 
     def has_nulls(self) -> bool:
         """Whether any row has any NULL."""
+        if self.whole:
+            return False
         words = self.data[-1]
         return bool(words[0]) if len(words) == 1 else bool(np.count_nonzero(words))
 
@@ -99,7 +103,7 @@ def places(keep: npt.NDArray[np.bool_]) -> I64:
     return rows
 
 
-_SHARED = 1 << 18
+_SHARED = 1 << 19
 _ONES, _ZEROS = np.ones(_SHARED, np.int64), np.zeros(_SHARED, np.int64)
 
 

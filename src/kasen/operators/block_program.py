@@ -10,12 +10,15 @@ import numpy as np
 from kasen.kernels import block_program as kernel
 from kasen.operators import two_cores
 from kasen.operators.batch import I64, Batch
-from kasen.operators.lazy import Lazy, Part, for_two_cores, part_of
+from kasen.operators.lazy import Lazy, Part, for_two_cores, parts_of
 
 #: From how many rows on a program is worth its while.
 _WORTH = 256
 
 _NONE: I64 = np.zeros(0, np.int64)
+
+#: Parts, each with room for a number a row.
+_Work = Sequence[tuple[Part, I64]]
 
 
 class BlockProgram:
@@ -25,6 +28,7 @@ class BlockProgram:
         assert len(columns) <= kernel.COLUMNS
         self._columns = tuple(columns)
         self._code = code
+        self._in_place = _in_place(code)
         registers = 1 + max(int(code[:, kernel.TO].max()), *constants, 0)
         self._registers: I64 = np.zeros((registers, kernel.BLOCK), np.int64)
         for register, value in constants.items():
@@ -33,10 +37,10 @@ class BlockProgram:
 
     def chosen(self, batch: Batch) -> Batch | None:
         """The changes for which the condition is TRUE; None if it failed for any row."""
-        pieces = _pieces(batch)
-        found = self._evaluated(pieces, True, np.empty(len(batch), np.int64))
+        pieces = for_two_cores(parts_of(batch))
+        work = _with_room(pieces, np.empty(len(batch), np.int64))
         parts = []
-        for piece, (count, rows) in zip(pieces, found, strict=True):
+        for (piece, rows), count in zip(work, self._chosen(work), strict=True):
             if count < 0:
                 return None
             if count == piece.size:
@@ -45,38 +49,58 @@ class BlockProgram:
                 parts.append(piece._replace(rows=rows[:count]))
         return Lazy(parts or [pieces[0]._replace(rows=_NONE)])
 
-    def write(self, batch: Batch, out: I64) -> bool:
-        """Writes the expression's values into a column; False if it failed for any row."""
-        return all(count >= 0 for count, _ in self._evaluated(_pieces(batch), False, out))
+    def write(self, parts: Sequence[Part], out: I64, core: int) -> bool:
+        """Writes the expression's values of some parts; False if it failed for any row."""
+        return all(count >= 0 for count in self._run(kernel.evaluate, _with_room(parts, out), core))
 
-    def _evaluated(self, pieces: Sequence[Part], select: bool, out: I64) -> list[tuple[int, I64]]:
-        """What the program says of each piece, and wrote."""
-        work = []
-        first = 0
-        for piece in pieces:
-            work.append((piece, out[first : first + piece.size]))
-            first += piece.size
-        if len(work) == 1 or not two_cores.worth(len(out)):
-            return [self._run(piece, select, to, self._registers) for piece, to in work]
-        if self._others is None:
-            self._others = self._registers.copy()
-        cut = two_cores.middle([piece.size for piece in pieces])
-
-        def run(part: Sequence[tuple[Part, I64]], registers: I64) -> list[tuple[int, I64]]:
-            return [self._run(piece, select, to, registers) for piece, to in part]
-
+    def _chosen(self, work: _Work) -> list[int]:
+        if len(work) == 1 or not two_cores.worth(sum(part.size for part, _ in work)):
+            return self._run(kernel.choose, work, 0)
+        cut = two_cores.middle([part.size for part, _ in work])
         there, here = two_cores.both(
-            partial(run, work[cut:], self._others), partial(run, work[:cut], self._registers)
+            partial(self._run, kernel.choose, work[cut:], 1), partial(self._run, kernel.choose, work[:cut], 0)
         )
         return here + there
 
-    def _run(self, part: Part, select: bool, out: I64, registers: I64) -> tuple[int, I64]:
-        columns = [part.columns[index] for index in self._columns]
-        columns += columns[:1] * (kernel.COLUMNS - len(columns))
-        rows, chosen = (_NONE, False) if part.rows is None else (part.rows, True)
-        what = part.size, select, self._code, registers, out
-        count = kernel.evaluate(*columns, rows, chosen, *what)  # type: ignore[call-arg]
-        return int(count), out
+    def _run(self, run: Callable[..., int], work: _Work, core: int) -> list[int]:
+        """What a kernel says of each part."""
+        if core and self._others is None:
+            self._others = self._registers.copy()
+        registers = self._others if core else self._registers
+        found = []
+        for part, out in work:
+            columns = [part.columns[index] for index in self._columns]
+            columns += columns[:1] * (kernel.COLUMNS - len(columns))
+            if part.rows is None:
+                count = run(*columns, _NONE, False, part.size, self._in_place, registers, out)
+            else:
+                count = run(*columns, part.rows, True, part.size, self._code, registers, out)
+            found.append(int(count))
+        return found
+
+
+def _with_room(parts: Sequence[Part], out: I64) -> _Work:
+    """The parts, each with its piece of `out`."""
+    work = []
+    first = 0
+    for part in parts:
+        work.append((part, out[first : first + part.size]))
+        first += part.size
+    return work
+
+
+def _in_place(code: I64) -> I64:
+    """The same program for whole columns, which need not be loaded: they are read where they lie."""
+    columns = {int(to): -1 - int(which) for op, to, which, _ in code if op == kernel.LOAD}
+    last = len(code) - 1  # is to be written in any case
+    return np.array(
+        [
+            (op, to, a, b) if op == kernel.LOAD else (op, to, columns.get(a, a), columns.get(b, b))
+            for at, (op, to, a, b) in enumerate(code.tolist())
+            if op != kernel.LOAD or at == last
+        ],
+        np.int64,
+    )
 
 
 class LateProgram:
@@ -89,7 +113,3 @@ class LateProgram:
         if len(batch) < _WORTH or (program := self._made()) is None:
             return None
         return None if batch.has_nulls() else program
-
-
-def _pieces(batch: Batch) -> Sequence[Part]:
-    return for_two_cores(batch.parts if isinstance(batch, Lazy) else [part_of(batch)])

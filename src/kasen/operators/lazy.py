@@ -14,9 +14,12 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kasen.kernels.columns import gather
+from kasen.kernels.columns import gather, gather_ascending
 from kasen.operators import two_cores
 from kasen.operators.batch import I64, Batch, Columns, are_ones, are_zeros, ones, places, zeros
+
+#: Writes a column's values at some positions.
+_Gathers = Callable[[I64, I64, I64], None]
 
 
 class Part(NamedTuple):
@@ -48,9 +51,18 @@ class Part(NamedTuple):
         return self._replace(rows=chosen if self.rows is None else self.rows[chosen])
 
 
+#: Writes columns of some parts, on one of the two cores.
+Write = Callable[[Sequence[Part], I64, int], None]
+
+
 def part_of(batch: Batch) -> Part:
     """All changes of a batch."""
     return Part(batch.ts, batch.sub, batch.diff, batch.data)
+
+
+def parts_of(batch: Batch) -> Sequence[Part]:
+    """All changes of a batch, as they lie."""
+    return batch.parts if isinstance(batch, Lazy) else [part_of(batch)]
 
 
 class Lazy(Batch):
@@ -67,20 +79,22 @@ class Lazy(Batch):
     def __len__(self) -> int:
         return self._size
 
-    def __getattr__(self, name: str) -> I64:
+    def __getattr__(self, name: str) -> I64 | bool:
         if name == "ts":
-            self.ts = self._joined(lambda part: part.ts)
+            self.ts = self._joined(_times, gather_ascending)
         elif name == "sub":
             uniform = all(are_zeros(part.sub) for part in self._parts)
             self.sub = zeros(self._size) if uniform else self._joined(lambda part: part.sub)
         elif name == "diff":
             uniform = all(are_ones(part.diff) for part in self._parts)
             self.diff = ones(self._size) if uniform else self._joined(lambda part: part.diff)
+        elif name == "whole":
+            self.whole = not self.has_nulls()
         elif name == "data":
             self.data = self._matrix()
         else:
             raise AttributeError(name)
-        made: I64 = getattr(self, name)
+        made: I64 | bool = getattr(self, name)
         return made
 
     @property
@@ -125,26 +139,35 @@ class Lazy(Batch):
             first += part.size
         return Lazy(parts)
 
-    def pick(self, sources: I64) -> Batch:
+    def pick(self, sources: I64, write: Write | None = None) -> Batch:
+        """`write`, if any, is called for all parts, to write columns that are left to the caller."""
         wanted = sources.tolist()
         if -1 in wanted or self.has_nulls():
             # Columns are to be written; or NULL bits are to be moved.
-            return self._narrow(wanted)
+            return self._narrow(wanted, write)
         parts = []
         for ts, sub, diff, columns, rows in self._parts:
             parts.append(Part(ts, sub, diff, [*(columns[each] for each in wanted), zeros(len(ts))], rows))
         return Lazy(parts)
 
-    def _narrow(self, wanted: list[int]) -> Batch:
+    def _narrow(self, wanted: list[int], write: Write | None) -> Batch:
         data = np.empty((len(wanted) + 1, self._size), np.int64)
-        data[-1] = 0
         words = self.column(-1) if self.has_nulls() else None
+        ts = np.empty(self._size, np.int64)
+
+        def begin(parts: Sequence[Part], among: slice, core: int) -> None:
+            data[-1, among] = 0
+            _move(parts, _times, gather_ascending, ts[among])
+            if write is not None:
+                write(parts, data[:, among], core)
+
+        self._on_two_cores(begin)
         for to, index in enumerate(wanted):
             if index >= 0:
                 self.fill(index, data[to])
                 if words is not None:
                     data[-1] |= (words >> index & 1) << to
-        return Batch(self.ts, self.sub, self.diff, data)
+        return Batch(ts, self.sub, self.diff, data, whole=words is None)
 
     def _matrix(self) -> I64:
         width = len(self._parts[0].columns)
@@ -154,28 +177,37 @@ class Lazy(Batch):
         data[-1] = self.column(-1)
         return data
 
-    def _joined(self, of: Callable[[Part], I64]) -> I64:
+    def _joined(self, of: Callable[[Part], I64], gathers: _Gathers = gather) -> I64:
         """One array of the parts' arrays, of the rows that are meant."""
         part = self._parts[0]
         if len(self._parts) == 1 and part.rows is None:
             return of(part)
         out = np.empty(self._size, np.int64)
         if len(self._parts) == 1 and part.rows is not None and not two_cores.worth(self._size):
-            gather(of(part), part.rows, out)
+            gathers(of(part), part.rows, out)
         else:
-            self._fill(of, out)
+            self._fill(of, out, gathers)
         return out
 
-    def _fill(self, of: Callable[[Part], I64], out: I64) -> None:
-        if not two_cores.worth(len(out)):
-            _move(self._parts, of, out)
+    def _fill(self, of: Callable[[Part], I64], out: I64, gathers: _Gathers = gather) -> None:
+        self._on_two_cores(lambda parts, among, _: _move(parts, of, gathers, out[among]))
+
+    def _on_two_cores(self, work: Callable[[Sequence[Part], slice, int], None]) -> None:
+        """Does it to all parts, to some on core 0, to the others on core 1; `work` learns where they are."""
+        if not two_cores.worth(self._size):
+            work(self._parts, slice(self._size), 0)
             return
         parts = for_two_cores(self._parts)
         cut = two_cores.middle([part.size for part in parts])
         first = sum(part.size for part in parts[:cut])
         two_cores.both(
-            partial(_move, parts[cut:], of, out[first:]), partial(_move, parts[:cut], of, out[:first])
+            partial(work, parts[cut:], slice(first, self._size), 1),
+            partial(work, parts[:cut], slice(first), 0),
         )
+
+
+def _times(part: Part) -> I64:
+    return part.ts
 
 
 def for_two_cores(parts: Sequence[Part]) -> list[Part]:
@@ -188,12 +220,12 @@ def for_two_cores(parts: Sequence[Part]) -> list[Part]:
     return cut
 
 
-def _move(parts: Sequence[Part], of: Callable[[Part], I64], out: I64) -> None:
+def _move(parts: Sequence[Part], of: Callable[[Part], I64], gathers: _Gathers, out: I64) -> None:
     first = 0
     for part in parts:
         to = out[first : first + part.size]
         if part.rows is None:
             to[:] = of(part)
         else:
-            gather(of(part), part.rows, to)
+            gathers(of(part), part.rows, to)
         first += part.size

@@ -49,7 +49,8 @@ class OutBuffer:
         if not self._full:
             return Batch(ts[:n].copy(), sub[:n].copy(), diff[:n].copy(), data[:, :n].copy())
         parts = [*self._chunks[: self._full], (ts[:n], sub[:n], diff[:n], data[:, :n])]
-        batch = Batch(*(np.concatenate(arrays, axis=-1) for arrays in zip(*parts, strict=True)))
+        ts, sub, diff, data = (np.concatenate(arrays, axis=-1) for arrays in zip(*parts, strict=True))
+        batch = Batch(ts, sub, diff, data)
         del self._chunks[_KEPT:]
         self._full = 0
         self.arrays = self._chunks[0]

@@ -19,7 +19,7 @@ from kasen.operators.accumulators import (
     longer,
 )
 from kasen.operators.base import State
-from kasen.operators.batch import I64, Batch, Bound
+from kasen.operators.batch import I64, Batch, Bound, are_ones
 from kasen.operators.dictionary import Dictionary
 from kasen.operators.pane_reduction import PaneReduction
 from kasen.operators.record_table import RecordTable
@@ -100,6 +100,7 @@ class SlidingAggregate:
             control[kernel.BEGIN_TS], control[kernel.BEGIN_SUB] = self._begins
             self._begins = None
         control[kernel.NEXT] = control[kernel.PUT_OUT] = 0
+        control[kernel.ENTERING], control[kernel.WHOLE] = are_ones(batch.diff), batch.whole
         # A boundary is the instant (ts, 0), so that of upto.ts is reached only if upto goes beyond it.
         control[kernel.LIMIT] = min(upto.ts if upto.sub > 0 else upto.ts - 1, panes.NEVER - 1)
         while why := self._go_on(batch):

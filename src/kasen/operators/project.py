@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from kasen.operators.base import Stateless
-from kasen.operators.batch import Batch, Bound
-from kasen.operators.block_program import LateProgram
+from kasen.operators.batch import I64, Batch, Bound
+from kasen.operators.block_program import BlockProgram, LateProgram
+from kasen.operators.lazy import Lazy, Part, parts_of
 from kasen.operators.vector import Evaluator, store
 
 
@@ -33,9 +34,25 @@ class Project(Stateless):
     def process(self, inputs: Sequence[Batch], upto: Bound) -> Batch:
         del upto
         batch = inputs[0]
-        picked = batch.pick(self._sources)
-        for at, evaluate, late in self._computed:
+        fast: dict[int, BlockProgram] = {}
+        for at, _, late in self._computed:
             program = late.suiting(batch) if late is not None else None
-            if program is None or not program.write(batch, picked.data[at]):
+            if program is not None:
+                fast[at] = program
+        failed: set[int] = set()
+
+        def write(parts: Sequence[Part], data: I64, core: int) -> None:
+            for at, program in fast.items():
+                if not program.write(parts, data[at], core):
+                    failed.add(at)
+
+        if isinstance(batch, Lazy):
+            picked = batch.pick(self._sources, write)
+        else:
+            picked = batch.pick(self._sources)
+            write(parts_of(batch), picked.data, 0)
+        for at, evaluate, _ in self._computed:
+            if at not in fast or at in failed:
+                picked.whole = False
                 store(picked.data, at, evaluate(batch))
         return picked

@@ -1,19 +1,93 @@
-"""Long loops over columns on two cores: kernels let go of Python's lock, so a second thread takes a half."""
+"""Long loops over columns on two cores: kernels let go of Python's lock, so a second thread takes a half.
+
+Such loops follow one another by the fraction of a millisecond, and to wake a thread takes a good part of
+that. So both sides look for each other's word for a moment before they go to sleep.
+"""
 
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
+
+import numpy as np
+
+from kasen.kernels.flags import reaches
+from kasen.operators.batch import I64
 
 There = TypeVar("There")
 Here = TypeVar("Here")
 
 #: From how many rows on handing a half over costs less than it saves.
-_WORTH = 1 << 17
+_WORTH = 1 << 16
 
-_helper: ThreadPoolExecutor | None = None
+#: How often a waiting thread looks before it sleeps: about 0.2 ms.
+_LOOKS = 400_000
+
+
+class _Count:
+    """A number that one thread raises and another waits for."""
+
+    def __init__(self) -> None:
+        self._word: I64 = np.zeros(1, np.int64)
+        self._raised = threading.Condition()
+        self._is_waited_for = False
+
+    def increase(self) -> None:
+        self._word[0] += 1
+        if self._is_waited_for:  # which is said before the last look at the word
+            with self._raised:
+                self._raised.notify()
+
+    def wait_for(self, number: int) -> None:
+        if self._word.item(0) >= number or reaches(self._word, number, _LOOKS):
+            return
+        with self._raised:
+            self._is_waited_for = True
+            self._raised.wait_for(lambda: self._word.item(0) >= number)
+            self._is_waited_for = False
+
+
+class _SecondCore:
+    """A thread that does one thing after another."""
+
+    def __init__(self) -> None:
+        self._number = 0
+        self._asked, self._done = _Count(), _Count()
+        self._task: Callable[[], object] = int
+        self._result: object = None
+        self._error: BaseException | None = None
+        threading.Thread(target=self._run, name="kasen-second-core", daemon=True).start()
+
+    def begin(self, task: Callable[[], object]) -> None:
+        self._task = task
+        self._number += 1
+        self._asked.increase()
+
+    def result(self) -> object:
+        """What the task begun last returned."""
+        self._done.wait_for(self._number)
+        result, error = self._result, self._error
+        self._task, self._result, self._error = int, None, None
+        if error is not None:
+            raise error
+        return result
+
+    def _run(self) -> None:
+        number = 0
+        while True:
+            number += 1
+            self._asked.wait_for(number)
+            try:
+                self._result = self._task()
+            except BaseException as error:
+                self._error = error  # raised where the result is asked for
+            self._done.increase()
+
+
+_helper: _SecondCore | None = None
+_busy = threading.Lock()
 _allowed = (os.cpu_count() or 1) > 1
 
 
@@ -30,11 +104,19 @@ def worth(rows: int) -> bool:
 def both(there: Callable[[], There], here: Callable[[], Here]) -> tuple[There, Here]:
     """Calls both at the same time, and returns what both did. Neither may depend on the other."""
     global _helper
-    if _helper is None:
-        _helper = ThreadPoolExecutor(1, "kasen-second-core")
-    handed = _helper.submit(there)
-    mine = here()
-    return handed.result(), mine
+    if not _busy.acquire(blocking=False):  # another pipeline, in another thread, has the second core
+        return there(), here()
+    try:
+        if _helper is None:
+            _helper = _SecondCore()
+        _helper.begin(there)
+        try:
+            mine = here()
+        finally:
+            theirs = _helper.result()
+        return theirs, mine  # type: ignore[return-value]
+    finally:
+        _busy.release()
 
 
 def middle(sizes: Sequence[int]) -> int:
@@ -48,8 +130,8 @@ def middle(sizes: Sequence[int]) -> int:
 
 def _forget() -> None:
     """A forked process has no other threads than the one that forked it."""
-    global _helper
-    _helper = None
+    global _helper, _busy
+    _helper, _busy = None, threading.Lock()
 
 
 os.register_at_fork(after_in_child=_forget)

@@ -20,7 +20,7 @@ from kasen.runtime.feed import Rows
 from kasen.runtime.reader import Piece
 
 #: Larger tables are taken in pieces, which answers can follow closely.
-_MOST_ROWS = 1 << 18
+_MOST_ROWS = 1 << 19
 
 
 def _never() -> int:

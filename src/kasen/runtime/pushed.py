@@ -20,10 +20,10 @@ from kasen.runtime.outputs import OnAnswer, Outputs
 from kasen.runtime.pipeline import Pipeline
 from kasen.runtime.pressure import Gate, Punctuation, Pushed, ShedLog, read_log
 
-INPUT_ROWS = 1 << 18
+INPUT_ROWS = 1 << 19
 OUTPUT_ROWS = 8_000_000
 #: Runs that may bring less than this are not cut: it would cost more than it saves.
-_LOTS = 1 << 20
+_LOTS = 1 << 19
 
 #: The query whose reader is furthest behind, and how many more changes it can take.
 Room = Callable[[], tuple[str, int]]
