@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache, partial
+from functools import partial
 
 import numpy as np
 
@@ -107,9 +107,13 @@ class LateProgram:
     """A program that is made when a batch comes which it is good for; there may be none."""
 
     def __init__(self, make: Callable[[], BlockProgram | None]) -> None:
-        self._made = cache(make)
+        self._make: Callable[[], BlockProgram | None] | None = make
+        self._made: BlockProgram | None = None
 
     def suiting(self, batch: Batch) -> BlockProgram | None:
-        if len(batch) < _WORTH or (program := self._made()) is None:
+        if len(batch) < _WORTH:
             return None
-        return None if batch.has_nulls() else program
+        if self._make is not None:
+            self._made = self._make()
+            self._make = None
+        return None if self._made is None or batch.has_nulls() else self._made

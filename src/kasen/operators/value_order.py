@@ -23,7 +23,7 @@ class ValueOrder:
         self._dictionary = dictionary
         self._texts = ORDER_TEXT in orders.tolist()
         self._countable = np.array([len(orders) > 0 and orders[0] == ORDER_INTEGER], np.int64)
-        self._counts = np.empty(_MOST_COUNTED if self._countable[0] else 0, np.int64)
+        self._counts = _NO_LABELS  # made when it is first needed: most queries never sort
 
     def sort(self, batch: Batch) -> Batch:
         """The batch by instant, then value, then diff."""
@@ -38,6 +38,8 @@ class ValueOrder:
     def sorted(self, batch: Batch, rows: I64) -> I64:
         """Some rows of a batch, given in instant order, sorted in place."""
         labels = self._dictionary.labels if self._texts else _NO_LABELS
+        if self._countable[0] and not len(self._counts):
+            self._counts = np.empty(_MOST_COUNTED, np.int64)
         sort_instants(
             rows,
             np.empty_like(rows),

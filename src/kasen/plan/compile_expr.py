@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -75,8 +75,15 @@ def compile_condition(expr: Expr, dictionary: Dictionary, failures: Failures) ->
 
 def compiled_late(make: Callable[[], Compiled]) -> Compiled:
     """What `make` compiles, compiled when it is first called: a query that comes must not hold others up."""
-    made = cache(make)
-    return lambda batch: made()(batch)  # type: ignore[return-value]
+    made: Any = None
+
+    def run(batch: Batch) -> Any:
+        nonlocal made
+        if made is None:
+            made = make()
+        return made(batch)
+
+    return run  # type: ignore[return-value]
 
 
 def compile_items(

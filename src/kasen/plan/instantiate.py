@@ -61,10 +61,9 @@ def instantiate(node: Node, context: Context) -> Operator:
     match node:
         case logical.Filter(condition=condition):
             compiled = partial(compile_condition, condition, context.dictionary, context.failures)
-            program = LateProgram(partial(block_program, condition, context.dictionary))
-            return Filter(compiled_late(compiled), program)
+            return Filter(compiled_late(compiled), _late(condition, context))
         case logical.Project(items=items):
-            programs = [LateProgram(partial(block_program, item, context.dictionary)) for item in items]
+            programs = [None if isinstance(item, Column) else _late(item, context) for item in items]
             return Project(compile_items(items, context.dictionary, context.failures), programs)
         case logical.WindowNode(window=window):
             return _window(window, columns)
@@ -103,6 +102,10 @@ def instantiate(node: Node, context: Context) -> Operator:
         case logical.Delay(length=length):
             return Delay(columns, length.length)
     raise AssertionError(f"no operator for {type(node).__name__}")
+
+
+def _late(expr: Expr, context: Context) -> LateProgram:
+    return LateProgram(partial(block_program, expr, context.dictionary))
 
 
 def _window(window: bound.Window, columns: int) -> Operator:
