@@ -62,6 +62,10 @@ def test_a_run_is_looked_at_and_changed_while_it_reads(tmp_path: Path) -> None:
             ("threes", "the beginning"),
             ("fives", began),
         ]
+        (threes, fives) = listed["ok"]["queries"]
+        while not threes["rows out/s"]:
+            (threes, fives) = next(ask(socket, {"verb": "ps"}))["ok"]["queries"]
+        assert threes["rows in/s"] == fives["rows in/s"] > 5 * threes["rows out/s"]
         (wrong,) = ask(socket, {"verb": "execute", "text": "DROP QUERY sevens"})
         assert "no query 'sevens'" in wrong["error"]
         following = ask(socket, {"verb": "tail", "query": "fives"})

@@ -18,12 +18,12 @@ Socket = Annotated[
 Text = Annotated[Path, typer.Argument(help="A file with CQL.", metavar="FILE.cql")]
 Name = Annotated[str, typer.Argument(help="A query's name.")]
 
-_COLUMNS = ("query", "since", "rows out", "rows/s", "lag", "state bytes", "shared with")
+_COLUMNS = ("query", "since", "rows in/s", "rows out/s", "rows out", "delay", "state bytes", "shared with")
 
 
 @app.command()
 def ps(socket: Socket) -> None:
-    """The live queries: since when, how much they say, how far behind they are, what they remember."""
+    """The live queries: since when, what they hear and say, how far behind they are, what they remember."""
     found = _ask(socket, {"verb": "ps"})
     rows = [_COLUMNS, *([str(one[column]) for column in _COLUMNS] for one in found["queries"])]
     widths = [max(len(row[i]) for row in rows) for i in range(len(_COLUMNS))]

@@ -106,3 +106,15 @@ def test_together_as_alone_while_queries_come_and_go(seed: int, monkeypatch: pyt
     assert not shared
     assert together == alone
     assert sum(len(each) for tables in alone.values() for each in tables) > 1000
+
+
+def test_queries_know_with_whom_they_share_panes() -> None:
+    p = kasen.Pipeline()
+    text = "SELECT k, MAX(v) AS top FROM s [RANGE {} SLIDE 5] GROUP BY k"
+    p.execute(STREAM + ";".join(f"REGISTER QUERY q{n} AS {text.format(n)}" for n in (5, 10, 20)))
+    p.push("s", rows(Random(1), 0, 40)[0])
+    assert p._running is not None
+    assert p._running.live.shared_with("q5") == {"q10", "q20"}
+    p.execute("DROP QUERY q10")
+    assert p._running.live.shared_with("q5") == {"q20"}
+    assert p._running.live.reads("q5") == ["s"]

@@ -14,7 +14,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -178,14 +178,15 @@ def ask(path: Path, body: dict[str, Any]) -> Generator[dict[str, Any], None, Non
 
 @dataclass(slots=True)
 class Meter:
-    """What `ps` tells of the rates of a query: rows out since it was last asked."""
+    """What `ps` tells of rates: rows since it was last asked, or since the beginning."""
 
     asked: float = field(default_factory=time.monotonic)
     rows: dict[str, int] = field(default_factory=dict)
 
-    def rates(self, results: dict[str, int]) -> dict[str, float]:
+    def rates(self, counts: Mapping[str, int]) -> dict[str, float]:
+        """Rows a second, of counts by name."""
         now = time.monotonic()
         passed = max(now - self.asked, 1e-9)
-        found = {name: (count - self.rows.get(name, 0)) / passed for name, count in results.items()}
-        self.asked, self.rows = now, dict(results)
+        found = {name: (count - self.rows.get(name, 0)) / passed for name, count in counts.items()}
+        self.asked, self.rows = now, dict(counts)
         return found

@@ -17,7 +17,7 @@ import numpy as np
 
 from kasen.errors import QueryError
 from kasen.operators.aggregate import Aggregate
-from kasen.operators.base import State
+from kasen.operators.base import Operator, State
 from kasen.operators.batch import Batch, Bound, concat, empty
 from kasen.operators.panes import SlidingAggregate
 from kasen.operators.sliding_member import Member
@@ -120,10 +120,23 @@ class LiveQueries:
         self._enter(LiveQuery(query, plan, dict(steps), since, steps[plan], BEGINNING, in_loop))
 
     def shared_with(self, name: str) -> set[str]:
-        """The other queries that have a step in common with this one, beyond the inputs."""
+        """The other queries that have a step, or its panes, in common with this one, beyond the inputs."""
         mine = self.queries[name.lower()]
         own = [step for node, step in mine.steps.items() if node.children]
-        return {each for step in own for each in self._users[step]} - {name.lower()}
+        found = {each for step in own for each in self._users[step]}
+        fellows = {each for step in own for each in _fellows(self._graph.operator(step))}
+        if fellows:
+            for step, operator in enumerate(self._graph.operators):
+                if operator in fellows:
+                    found |= self._users[step]
+        return found - {name.lower()}
+
+    def reads(self, name: str) -> list[str]:
+        """The inputs and the other queries that a query reads."""
+        mine = self.queries[name.lower()]
+        refs = (child for node in mine.steps for child in node.children if isinstance(child, Ref))
+        queries = {self.queries[each.name.lower()].registered.name for each in refs}
+        return sorted(queries | {node.name for node in mine.steps if isinstance(node, Scan)})
 
     def users(self, step: int) -> set[str]:
         """The queries that have a step, in lower case."""
@@ -580,6 +593,13 @@ class LiveQueries:
         moved = [edge for edge in self._readers.get(key, ()) if self._graph.inputs(edge[0])[edge[1]] == old]
         for step, position in moved:
             self._point(step, position, new)
+
+
+def _fellows(operator: Operator) -> list[Member]:
+    """Those who share panes with an operator, itself too."""
+    if isinstance(operator, Member) and operator.own is None and operator.windows is not None:
+        return operator.windows.members
+    return []
 
 
 def _is_told(placed: _Placed) -> bool:

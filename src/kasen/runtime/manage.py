@@ -25,7 +25,8 @@ class Manager:
         self._pipeline = pipeline
         self._outputs = outputs
         self._time = time
-        self._meter = Meter()
+        self._said = Meter(rows=dict(outputs.progress.results))
+        self._heard = Meter()
 
     def handle(self, body: dict[str, Any]) -> dict[str, Any]:
         match body.get("verb"):
@@ -47,7 +48,7 @@ class Manager:
 
     def _ps(self) -> list[dict[str, Any]]:
         progress, live = self._outputs.progress, self._pipeline.live
-        rates = self._meter.rates(progress.results)
+        said, heard = self._said.rates(progress.results), self._heard.rates(self._pipeline.rows_in)
         found = []
         for one in live.queries.values():
             name = one.registered.name
@@ -56,9 +57,10 @@ class Manager:
                 {
                     "query": name,
                     "since": "the beginning" if one.began[0] == -(2**63) else one.began[0],
+                    "rows in/s": round(sum((heard | said).get(each, 0.0) for each in live.reads(name)), 1),
+                    "rows out/s": round(said.get(name, 0.0), 1),
                     "rows out": progress.results.get(name, 0),
-                    "rows/s": round(rates.get(name, 0.0), 1),
-                    "lag": self._pipeline.lag,
+                    "delay": self._pipeline.lag,
                     "state bytes": live.state_bytes(name),
                     "shared with": ", ".join(shared[:5]) + (", ..." if len(shared) > 5 else ""),
                 }

@@ -79,6 +79,8 @@ class Pipeline:
         }
         self._by_tuple = [one.name for one in app.inputs if not one.is_static and one.tick.value == "TUPLE"]
         self._tables: dict[str, Rows] = {}
+        #: How many rows of each input have run, in this process.
+        self.rows_in = dict.fromkeys(self._feeds, 0)
         self.queries: dict[str, RegisteredQuery] = {query.name: query for query in app.queries}
         #: For relations: how their rows are sorted, and whether they are net already.
         self._orders = {query.name: self._order(query) for query in app.queries if not query.is_stream}
@@ -279,7 +281,9 @@ class Pipeline:
         for name, released in pieces.items():
             if not released:
                 continue
-            answer.rows += sum(map(len, released))
+            rows_in = sum(map(len, released))
+            answer.rows += rows_in
+            self.rows_in[name] += rows_in
             sub = subs.get(name)
             first.append(Bound(int(released[0].ts[0]), 0 if sub is None else int(sub[0])))
             if name in self._relations:
