@@ -2,7 +2,7 @@
 
     python -m benchmarks.live [--quick] [part ...]
 
-Parts: count, deliver, change, churn. Each prints ratios against something else in the same run.
+Parts: count, deliver, sliding, change, churn, spark. Each prints ratios against something else in one run.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import pyarrow as pa
 
 import kasen
 from benchmarks._measure import Line, Table, best, speed
+from benchmarks.live_spark import change_on_spark
 from kasen.kernels.selection import BETWEEN
 from kasen.operators.batch import Batch, ones, zeros
 from kasen.operators.dictionary import Dictionary
@@ -302,6 +303,7 @@ def main() -> None:
         "deliver": lambda: deliver(table, 2_000_000 if quick else 8_000_000),
         "sliding": lambda: sliding(table, 8_000_000 if quick else 20_000_000),
         "change": lambda: change(table, 1000),
+        "spark": lambda: change_on_spark(table),
         "churn": lambda: churn(table, 1 if quick else 4),
     }
     for name in options.parts or parts:
