@@ -102,7 +102,7 @@ class DurablePipeline(ShardedPipeline):
     def _work(self, job: Job, level: int, shard: int) -> list[tuple[int, int, str, bytes]]:
         received = self._received.pop((level, shard), {})
         rows = [(shard, level, name, packed) for name, parts in received.items() for packed in parts]
-        batches = [fragment._shipped([(shard, level, "", b""), *rows])]
+        batches = [fragment.shipped([(shard, level, "", b""), *rows])]
         found: list[tuple[int, int, str, bytes]] = []
         for batch in fragment.run_level(job, level, iter(batches)):
             assert isinstance(batch, pa.RecordBatch)

@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from kasen.cql.bound import App
+from kasen.plan.fragments import plan_trees
 from kasen.plan.native.lower import lower
 from kasen.plan.physical import Input, Plan, plan_app
 from kasen.runtime.outputs import Outputs
@@ -48,8 +49,8 @@ class Member:
         self._streams = [one for one in app.inputs if not one.is_static]
         self.store = Store(str(folder / "state"), self._plan.fingerprint, "a test")
         assert self.store.load() is None
-        native = lower(self._plan)
-        self.pipeline = Pipeline(native.plan) if shards is None else Remote(self._plan)
+        native = lower(self._plan) if shards is None else lower(plan_trees(app), partials=False)
+        self.pipeline = Pipeline(native.plan) if shards is None else Remote(native.plan)
         self.outputs = self._outputs()
         self._part = 0
         self.placement: InDriver | InExecutors
@@ -60,7 +61,7 @@ class Member:
         else:
             assert shards is not None
             self.placement = InExecutors(
-                self._plan, spark, shards, self.pipeline, self.outputs, self.store, None
+                native, spark, shards, self.pipeline, self.outputs, self.store, None, self._texts
             )
         self.collected.run = SimpleNamespace(pipeline=self.pipeline)  # type: ignore[assignment]
         for part in range(parts):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from kasen.cql.bound import Rows
+from kasen.cql.bound import App, Rows
 from kasen.cql.expr import Column
 from kasen.plan import logical
 from kasen.plan.exchange import Exchange, Exchanges, To, is_loop
@@ -58,7 +58,16 @@ class Cut:
 
 def cut(plan: Plan) -> Cut:
     """The fragments of an app's plan: of that with joins as trees, whose windows are steps of their own."""
-    plan = plan_app(plan.app, JOIN_TREE)
+    return cut_trees(plan_trees(plan.app))
+
+
+def plan_trees(app: App) -> Plan:
+    """The plan with joins as trees."""
+    return plan_app(app, JOIN_TREE)
+
+
+def cut_trees(plan: Plan) -> Cut:
+    """The fragments of a plan whose joins are trees."""
     found = Exchanges(plan).find()
     levels = _levels(found)
     edges = _with_levels(found, levels)

@@ -28,6 +28,8 @@ from kasen.types import Connector, Schema
 
 #: Times lie strictly between -MOST_TIME and MOST_TIME, as lengths do, so that their sums never overflow.
 MOST_TIME = 2**62
+#: Why a row whose time is outside is refused.
+BEYOND = "bad timestamp: beyond what windows and delays can be added to"
 
 
 @dataclass(slots=True)
@@ -229,8 +231,7 @@ class Outputs:
             refused = (rows.position[beyond] - offset).tolist()
             chunk.expect(refused)
             for row in refused:
-                reason = "bad timestamp: beyond what windows and delays can be added to"
-                self.bury([chunk.refuse(row, reason)])
+                self.bury([chunk.refuse(row, BEYOND)])
             rows = within(rows)
         late = self._pipeline.add(name, rows)
         if len(late):

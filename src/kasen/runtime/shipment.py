@@ -22,6 +22,8 @@ from kasen.plan.split import Key, plain_columns
 from kasen.types import Kind, Schema
 
 _BEGIN = Bound(-(2**63), 0)
+#: Beside the numbers of columns that hold one: how many rows there are.
+_COUNT = "#rows"
 
 
 class Shipper:
@@ -32,19 +34,27 @@ class Shipper:
         self._texts = [index for index, field in enumerate(schema) if field.type.kind is Kind.VARCHAR]
         self._marks = list(marks)
         self._words = len(schema) + 1
-        names = [*self._marks, *(str(index) for index in range(self._words))]
-        types = [pa.string() if name.isdigit() and int(name) in self._texts else pa.int64() for name in names]
-        self._schema = pa.schema(list(zip(names, types, strict=True)))
 
     def pack(self, marks: Sequence[I64], data: Columns) -> bytes:
-        columns: list[pa.Array] = [pa.array(mark) for mark in marks]
+        """A column that holds one number everywhere travels as that number: NULL words and signs mostly."""
+        columns: dict[str, pa.Array] = {}
+        same: dict[str, str] = {_COUNT: str(len(data[-1]))}
+        numbers = [*zip(self._marks, marks, strict=True)]
         for index in range(self._words):
-            words = data[index]
-            columns.append(self._decoded(words) if index in self._texts else pa.array(words))
-        batch = pa.RecordBatch.from_arrays(columns, schema=self._schema)
+            if index in self._texts:
+                columns[str(index)] = self._decoded(data[index])
+            else:
+                numbers.append((str(index), data[index]))
+        for name, words in numbers:
+            if len(words) and (words == words[0]).all():
+                same[name] = str(int(words[0]))
+            else:
+                columns[name] = pa.array(words)
+        schema = pa.schema([(name, column.type) for name, column in columns.items()], same)
         sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, self._schema) as writer:
-            writer.write_batch(batch)
+        with pa.ipc.new_stream(sink, schema) as writer:
+            if columns:
+                writer.write_batch(pa.RecordBatch.from_arrays(list(columns.values()), schema=schema))
         packed: bytes = sink.getvalue().to_pybytes()
         return packed
 
@@ -58,15 +68,19 @@ class Shipper:
     def unpack(self, packed: Sequence[bytes]) -> tuple[list[I64], I64]:
         """The marks and the data of all that was packed, one after the other."""
         tables = [pa.ipc.open_stream(each).read_all() for each in packed]
-        table = pa.concat_tables(tables) if tables else self._schema.empty_table()
-        marks = [table.column(name).to_numpy().astype(np.int64) for name in self._marks]
-        data = np.empty((self._words, len(table)), np.int64)
-        for index in range(self._words):
-            column = table.column(str(index))
-            if index in self._texts:
-                data[index] = self._coded(column)
-            else:
-                data[index] = column.to_numpy()
+        counts = [int((table.schema.metadata or {}).get(_COUNT.encode(), len(table))) for table in tables]
+        ends = np.cumsum([0, *counts]).tolist()
+        marks = [np.empty(ends[-1], np.int64) for _ in self._marks]
+        data = np.empty((self._words, ends[-1]), np.int64)
+        targets = [*zip(self._marks, marks, strict=True)]
+        targets += [(str(index), data[index]) for index in range(self._words) if index not in self._texts]
+        for table, begin, end in zip(tables, ends[:-1], ends[1:], strict=True):
+            same = table.schema.metadata or {}
+            for name, target in targets:
+                told = same.get(name.encode())
+                target[begin:end] = int(told) if told is not None else table.column(name).to_numpy()
+            for index in self._texts:
+                data[index][begin:end] = self._coded(table.column(str(index)))
         for index in self._texts:
             data[index][(data[-1] >> index & 1).astype(np.bool_)] = 0
         return marks, data

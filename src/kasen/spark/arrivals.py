@@ -24,7 +24,7 @@ from kasen.plan.native.lower import is_foreign
 from kasen.plan.physical import Input
 from kasen.runtime.feed import Rows
 from kasen.spark.names import BAD, DIFF, NO_TIME, RAW
-from kasen.spark.scan import FAILS, of_files
+from kasen.spark.scan import FAILS, Slots, of_files
 from kasen.types import Schema
 
 #: The texts of a file's rows: the refused ones (None), or those of times from the first to the second.
@@ -53,6 +53,15 @@ class Source:
         return Layout(self.one.name, Schema(fields), place)
 
 
+def sources_of(streams: list[Input], slots: Slots) -> tuple[Source, ...]:
+    """Each stream as it crosses in its slots."""
+    found = []
+    for one, places in zip(streams, slots.places, strict=True):
+        kept = [(place, slot) for place, slot in enumerate(places) if slot is not None]
+        found.append(Source(one, tuple(slot for _, slot in kept), tuple(place for place, _ in kept)))
+    return tuple(found)
+
+
 def whole(one: Input) -> Source:
     """All columns, under their own names."""
     return Source(one, tuple(one.schema.names), tuple(range(len(one.schema))))
@@ -70,6 +79,8 @@ class Arrivals:
         self._texts = texts
         self._lines: dict[tuple[str, str], int] = {}
         self.counts = dict(counts)
+        #: When the rows of this epoch came, for streams without times of their own.
+        self.stamp = 0
 
     def read(self, source: Source, table: pa.Table) -> Iterator[tuple[Chunk, Rows, I64 | None]]:
         """An input's rows file by file; beside each chunk, how many operations failed in each row."""
@@ -80,29 +91,32 @@ class Arrivals:
         one = source.one
         lines = self._numbers(one, file, len(table))
         dead: list[DeadLetter] = []
-        is_bad = _refused(table, source.time)
+        is_bad = refused(table, source.time)
         if is_bad is not None:
             dead = self._dead(one, table.filter(is_bad), lines[is_bad.to_numpy()], file)
             table, lines = table.filter(pc.invert(is_bad)), lines[~is_bad.to_numpy()]
-        chunk = chunk_of(source.layout, table.select(source.names).rename_columns(_names(source)))
+        chunk = chunk_of_source(source, table)
         chunk.lines, chunk.dead, chunk.where = lines, dead, self._where(one, file)
-        chunk.data, chunk.texts = _widened(chunk, source)
         if DIFF in table.column_names and one.is_relation:
             chunk.diff = table.column(DIFF).to_numpy().copy()
         data = encode(chunk, self._dictionary)
-        ts = data[one.timestamp] if one.timestamp is not None else zeros(len(chunk))
+        ts = data[one.timestamp] if one.timestamp is not None else self._stamps(one, len(chunk))
         first = self.counts.get(one.name, 0)
         self.counts[one.name] = first + len(chunk)
         if one.is_relation or is_foreign(one):
             raw = table.column(RAW)
             chunk.raw_of, chunk.on_expect = lambda row: raw[row].as_py() or "", None
         else:
-            texts = _LateTexts(self._texts, one, file, ts)
+            texts = LateTexts(self._texts, one, file, ts)
             chunk.raw_of, chunk.on_expect = texts.text, texts.expect
         failed = table.column(FAILS).to_numpy() if FAILS in table.column_names else None
         rows = Rows(ts, chunk.diff, data, np.arange(first, first + len(chunk)))
         # The positions stay with their rows, so chunk and failures need not be moved.
         return chunk, self._by_value(one, rows) if is_foreign(one) else rows, failed
+
+    def _stamps(self, one: Input, count: int) -> I64:
+        """A static table's rows have no time at all."""
+        return zeros(count) if one.is_relation else np.full(count, self.stamp, np.int64)
 
     def _by_value(self, one: Input, rows: Rows) -> Rows:
         """Rows that have no place of their own in order of time, and then of value."""
@@ -115,7 +129,7 @@ class Arrivals:
         found: list[I64] = [np.empty(0, np.int64)]
         dead: list[DeadLetter] = []
         for file, part in of_files(table):
-            is_bad = _refused(part, name)
+            is_bad = refused(part, name)
             if is_bad is not None:
                 lines = np.flatnonzero(is_bad.to_numpy()) + self._first_line(one, file)
                 dead += self._dead(one, part.filter(is_bad), lines, file)
@@ -153,7 +167,7 @@ class Arrivals:
         return f" ({file})" if one.name in self._folders else ""
 
 
-class _LateTexts:
+class LateTexts:
     """The texts of a chunk's rows, read again when some are asked for."""
 
     def __init__(self, texts: Texts, one: Input, file: str, ts: I64) -> None:
@@ -176,17 +190,22 @@ class _LateTexts:
         return self._found[row]
 
 
-def _refused(table: pa.Table, time: str) -> pa.ChunkedArray | None:
+def refused(table: pa.Table, time: str) -> pa.ChunkedArray | None:
     """Which rows are bad, if any is. Where nothing else can be wrong, those without a time are."""
-    column = table.column(BAD if BAD in table.column_names else time)
-    marks = len(column) - column.null_count if BAD in table.column_names else column.null_count
-    if not marks:
+    if BAD in table.column_names:
+        notes = table.column(BAD)
+        return notes.is_valid() if notes.null_count < len(notes) else None
+    if not time or not table.column(time).null_count:
         return None
-    return column.is_valid() if BAD in table.column_names else column.is_null()
+    return table.column(time).is_null()
 
 
-def _names(source: Source) -> list[str]:
-    return [source.one.schema[index].name for index in source.columns]
+def chunk_of_source(source: Source, table: pa.Table) -> Chunk:
+    """Good rows as they crossed; the columns that nobody reads are there, and zero."""
+    names = [source.one.schema[index].name for index in source.columns]
+    chunk = chunk_of(source.layout, table.select(source.names).rename_columns(names))
+    chunk.data, chunk.texts = _widened(chunk, source)
+    return chunk
 
 
 def _widened(chunk: Chunk, source: Source) -> tuple[Columns, dict[int, pa.StringArray]]:

@@ -101,13 +101,14 @@ class Files:
             content: bytes = file.read()
         return content
 
-    def write(self, name: str, content: bytes) -> tuple[str, int]:
-        """A new file, safe when this returns; its name and size."""
+    def write(self, name: str, content: bytes, *, lasting: bool = True) -> tuple[str, int]:
+        """A new file, safe when this returns if it is to last; its name and size."""
         if self._is_local:
             with Path(self._path(name)).open("wb") as file:
                 file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
+                if lasting:
+                    file.flush()
+                    os.fsync(file.fileno())
         else:
             with self._system.open_output_stream(self._path(name)) as stream:
                 stream.write(content)

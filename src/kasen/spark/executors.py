@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from pyspark import StorageLevel, cloudpickle
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from kasen.connect.chunk import Chunk
@@ -26,22 +27,24 @@ from kasen.operators.base import State
 from kasen.operators.batch import Bound
 from kasen.operators.dictionary import Dictionary
 from kasen.operators.failures import Failures
-from kasen.plan.fragments import cut
+from kasen.plan.fragments import cut_trees
+from kasen.plan.native.lower import Native, is_foreign
 from kasen.plan.physical import Input, Plan
 from kasen.runtime.answers import Gathered
 from kasen.runtime.arrays import pack_arrays, unpack_arrays
 from kasen.runtime.clock import Clock, Orders
 from kasen.runtime.feed import Rows
-from kasen.runtime.outputs import Outputs, is_beyond, within
+from kasen.runtime.outputs import BEYOND, Outputs, is_beyond, within
 from kasen.runtime.pipeline import Answer
 from kasen.runtime.shipment import Shipper
-from kasen.spark import fragment, frames
+from kasen.spark import fragment, frames, scan
+from kasen.spark.arrivals import Arrivals, LateTexts, Texts, sources_of, whole
 from kasen.spark.epochs import Store
 from kasen.spark.fragment import BY_FILE, DONE, KEYS, REPORT, SHIPPED, Job
-from kasen.spark.frames import BAD, DIFF, PLACE, RAW
-from kasen.spark.intake import Intake
 from kasen.spark.keys import Reading, read_keys
 from kasen.spark.ledger import CLOCK, Ledger
+from kasen.spark.names import BAD, DIFF, PLACE, RAW
+from kasen.spark.scatter import Laid, scatter
 
 #: Deletions and insertions of relations in the clock's log.
 _ROW = ("ts", "diff", "position")
@@ -88,36 +91,48 @@ class InExecutors:
 
     def __init__(
         self,
-        plan: Plan,
+        native: Native,
         spark: SparkSession,
         shards: int,
         remote: Remote,
         outputs: Outputs,
         store: Store,
         record: dict[str, Any] | None,
+        texts: Texts,
         folders: frozenset[str] = frozenset(),
     ) -> None:
-        """`record` is the commit record to go on from; `folders` are the inputs that are several files."""
-        self._plan = plan
+        """`native` is what Spark does of the app; its plan, whose joins are trees, is what shards do.
+
+        `record` is the commit record to go on from; `folders` are the inputs that are several files.
+        """
+        record = record or {}
+        self._plan = plan = native.plan
         self._folders = folders
+        self._texts = texts
         #: Answers of more bytes than this come by files: Spark limits what jobs give to the driver.
-        self.large = 4 << 20
+        self.large = 1 << 20
         self._spark = spark
         self._shards = shards
         self._remote = remote
         self._clock = remote.clock
         self._outputs = outputs
         self._store = store
-        self._cut = cut(plan)
+        self._cut = cut_trees(plan)
         self._streams = [one for one in plan.app.inputs if not one.is_static]
-        self._relations = [one for one in self._streams if one.is_relation]
-        self._parts = [f"{each.level}.{shard}" for each in self._cut.fragments for shard in range(shards)]
+        self._relations = [index for index, one in enumerate(self._streams) if one.is_relation]
+        self._headed = frozenset(one.name for one in self._streams if one.connector.format == "csv")
+        self._scans = {one.name: native.scan(one) for one in self._streams}
+        types = {one.name: native.types(one) for one in self._streams}
+        self._slots = scan.slots_of(self._streams, self._scans, types)
+        self._sources = sources_of(self._streams, self._slots)
         # By value: an app's own aggregates may be defined where workers cannot import them.
         self._packed_cut: bytes = cloudpickle.dumps(self._cut)  # type: ignore[no-untyped-call]
         parts = [f"{each.level}.{shard}" for each in self._cut.fragments for shard in range(shards)]
         self._ledger = Ledger(store.files, parts)
-        self._ledger.load(record or {})
-        self._intake = Intake(self._streams, self._clock.dictionary, (record or {}).get("counts", {}))
+        self._ledger.load(record)
+        self._arrivals = Arrivals(self._clock.dictionary, record.get("counts", {}), texts, folders)
+        #: Operations that failed in rows that ran, as Spark counted them.
+        self._failed = int(record.get("failed", 0))
         self._segment: dict[str, State] = {}
         # Static tables are part of the first epoch's segment: a replay must begin with them.
         self._tables: dict[str, State] = {}
@@ -150,11 +165,11 @@ class InExecutors:
     # ------------------------------------------------------------ the placement's interface
 
     def table(self, one: Input, frame: DataFrame) -> None:
-        for chunk, rows in self._intake.of_input(one, frames.numbered(frame).toArrow()):
+        for chunk, rows, _ in self._arrivals.read(whole(one), frame.toArrow()):
             self._take_rows(self._tables, one, chunk, rows)
 
     def frame(self, opened: dict[str, DataFrame]) -> DataFrame:
-        return frames.union(opened)
+        return scan.union(opened, self._streams, self._scans, self._slots)
 
     def epoch(self, batch: DataFrame, number: int) -> None:
         shipped = self.scan(batch, number).persist(StorageLevel.MEMORY_AND_DISK)
@@ -171,9 +186,9 @@ class InExecutors:
         self._segment, self._tables = self._tables, {}
         self._numbered = rows = frames.numbered(batch)
         if self._relations:
-            names = [one.name for one in self._relations]
-            self._take_relations(rows.filter(F.col("stream").isin(names)).toArrow())
-            rows = rows.filter(~F.col("stream").isin(names))
+            is_relation = F.col(scan.STREAM).isin(self._relations)
+            self._take_relations(rows.filter(is_relation).toArrow())
+            rows = rows.filter(~is_relation)
         return self._scattered(rows, number)
 
     def program(self, keys: pa.Table, shipped: DataFrame, number: int) -> DataFrame | None:
@@ -219,29 +234,27 @@ class InExecutors:
         if self._segment:
             self._ledger.write_clock(epoch, self._segment, self._clock)
         self._ledger.close(epoch)
-        return {**self._ledger.record(), "counts": self._intake.counts}
+        return {**self._ledger.record(), "counts": self._arrivals.counts, "failed": self._failed}
 
     # ------------------------------------------------------------ rows
 
     def _scattered(self, rows: DataFrame, number: int) -> DataFrame:
-        """Names that users choose are no names of columns for mapInArrow, so columns travel by number."""
-        names: list[str] = []
-        columns: list[Column] = []
-        for name in rows.columns:
-            column = F.col(f"`{name}`")
-            if name.endswith(f".{DIFF}"):
-                continue
-            if name.endswith(f".{RAW}"):
-                # Only a bad row's text is asked for.
-                column = F.when(F.col(f"`{name.removesuffix(RAW)}{BAD}`").isNotNull(), column)
-            names.append(name)
-            columns.append(column.alias(f"c{len(columns)}"))
-        task = partial(fragment.scatter, self._job(number), names)
-        return rows.select(*columns).mapInArrow(task, SHIPPED)
+        names = [name for name in rows.columns if name != DIFF]
+        columns = [F.col(f"`{name}`") for name in names]
+        if RAW in names:
+            # Only a bad row's text is asked for.
+            columns[names.index(RAW)] = F.when(F.col(BAD).isNotNull(), F.col(RAW))
+        slots = replace(self._slots, signed=False)
+        laid = Laid(tuple(names), slots, self._sources)
+        task = partial(scatter, self._job(number), laid)
+        numbered = [column.alias(f"c{place}") for place, column in enumerate(columns)]
+        return rows.select(*numbered).mapInArrow(task, SHIPPED)
 
     def _take_relations(self, table: pa.Table) -> None:
-        for one, chunk, rows in self._intake.of_union(table):
-            self._take_rows(self._segment, one, chunk, rows)
+        for index, mine in scan.of_streams(table, self._slots):
+            source = self._sources[index]
+            for chunk, rows, _ in self._arrivals.read(source, mine):
+                self._take_rows(self._segment, source.one, chunk, rows)
 
     def _take_rows(self, segment: dict[str, State], one: Input, chunk: Chunk, rows: Rows) -> None:
         """A relation's rows pass through the clock whole, and so are in its log."""
@@ -255,44 +268,53 @@ class InExecutors:
     def _take_keys(self, table: pa.Table) -> dict[str, Any]:
         """Tells the clock of the tuples that came; returns by stream what their positions are."""
         runs: dict[str, Any] = {}
-        for name, reading in self._read_keys(table).items():
+        packed = table.column("packed").to_pylist()
+        found = read_keys(packed, self._arrivals.counts, self._folders, self._headed, self._bad_texts)
+        for name, reading in found.items():
             self._outputs.progress.rows += len(reading.ts)
             self._outputs.bury(reading.dead)
-            refused = self._refuse(name, reading)
-            self._segment[f"keys.{name}"] = {"ts": reading.ts, "position": reading.position}
-            late = self._clock.add_keys(name, reading.ts, reading.position)
-            reasons = [f"late: {ts} is below what SLACK allows" for ts in late.ts.tolist()]
-            wrong = [*refused, *zip(late.position.tolist(), reasons, strict=True)]
+            beyond = is_beyond(reading.ts)
+            self._clock.refuse(name, reading.position[beyond])
+            ts, position = reading.ts[~beyond], reading.position[~beyond]
+            self._segment[f"keys.{name}"] = {"ts": ts, "position": position}
+            late = self._clock.add_keys(name, ts, position)
+            wrong = dict.fromkeys(reading.position[beyond].tolist(), BEYOND)
+            for each, moment in zip(late.position.tolist(), late.ts.tolist(), strict=True):
+                wrong[each] = f"late: {moment} is below what SLACK allows"
             if wrong:
-                self._bury(name, reading, wrong)
+                raws = self._raws(name, reading, list(wrong))
+                letters = [reading.refuse(name, each, why, raws[each]) for each, why in wrong.items()]
+                self._outputs.bury(letters)
+            # What comes too late is never computed, so it cannot fail either.
+            self._failed += sum(count for each, count in reading.failed.items() if each not in wrong)
             runs[name] = reading.runs
         return runs
 
-    def _read_keys(self, table: pa.Table) -> dict[str, Reading]:
-        headed = frozenset(one.name for one in self._streams if one.connector.format == "csv")
-        return read_keys(table.column("packed").to_pylist(), self._intake.counts, self._folders, headed)
+    def _bad_texts(self, name: str, file: str) -> list[str]:
+        return self._texts(self._stream(name), file, None)
 
-    def _refuse(self, name: str, reading: Reading) -> list[tuple[int, str]]:
-        """Times that windows cannot be added to."""
-        beyond = is_beyond(reading.ts)
-        if not beyond.any():
-            return []
-        reason = "bad timestamp: beyond what windows and delays can be added to"
-        refused = [(position, reason) for position in reading.position[beyond].tolist()]
-        self._clock.refuse(name, reading.position[beyond])
-        reading.ts, reading.position = reading.ts[~beyond], reading.position[~beyond]
-        return refused
+    def _stream(self, name: str) -> Input:
+        return next(one for one in self._streams if one.name == name)
 
-    def _bury(self, name: str, reading: Reading, wrong: list[tuple[int, str]]) -> None:
-        """Refused rows' texts are fetched from the scan only now; if all is well, there are none."""
-        places = {reading.place(position): position for position, _ in wrong}
-        index = next(at for at, one in enumerate(self._streams) if one.name == name)
-        assert self._numbered is not None
-        wanted = self._numbered.filter(F.col(PLACE).isin(list(places)))
-        found = wanted.select(PLACE, F.col(f"`{index}.{RAW}`").alias(RAW)).toArrow().to_pydict()
-        raws = {places[place]: raw for place, raw in zip(found[PLACE], found[RAW], strict=True)}
-        letters = [reading.refuse(name, position, reason, raws[position]) for position, reason in wrong]
-        self._outputs.bury(letters)
+    def _raws(self, name: str, reading: Reading, wrong: list[int]) -> dict[int, str]:
+        """Refused rows' texts by position. They are read again only now; if all is well, there are none."""
+        one = self._stream(name)
+        if is_foreign(one):
+            places = {reading.place(position): position for position in wrong}
+            assert self._numbered is not None
+            wanted = self._numbered.filter(F.col(PLACE).isin(list(places)))
+            found = wanted.select(PLACE, RAW).toArrow().to_pydict()
+            return {places[place]: raw for place, raw in zip(found[PLACE], found[RAW], strict=True)}
+        raws: dict[int, str] = {}
+        for file in dict.fromkeys(map(reading.file, wrong)):
+            begin, end = np.searchsorted(reading.position, [file.first, file.first + file.count]).tolist()
+            own = reading.position[begin:end]
+            texts = LateTexts(self._texts, one, file.name, reading.ts[begin:end])
+            mine = [position for position in wrong if file.first <= position < file.first + file.count]
+            rows = np.searchsorted(own, mine).tolist()
+            texts.expect(rows)
+            raws |= {position: texts.text(row) for position, row in zip(mine, rows, strict=True)}
+        return raws
 
     # ------------------------------------------------------------ fragments
 
@@ -349,7 +371,7 @@ class InExecutors:
                 raise ResourceError(report["stopped"])
         for report in self.reports:
             self._remote.failures.notes |= dict.fromkeys(report["notes"])
-        self._remote.failures.count = sum(report["failures"] for report in self.reports)
+        self._remote.failures.count = self._failed + sum(report["failures"] for report in self.reports)
         last = [Bound(*report["last"]) for report in self.reports if report["last"] is not None]
         self._last = max(last, default=None)
         self._outputs.deliver(self._answer(gathered))

@@ -1,4 +1,4 @@
-"""What Python workers on the executors do: scatter an input's rows to shards, and run a fragment on a shard.
+"""What Python workers on the executors do with a shard's rows: run a fragment on them.
 
 Between fragments everything travels as packed changes, a few large cells a shard, so that Spark moves bytes
 and not rows. A worker keeps its shards' operators warm between epochs. Spark moves shards between workers
@@ -26,18 +26,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext
 
-from kasen.connect.encode import encode
-from kasen.connect.layout import Layout
-from kasen.connect.memory import chunk_of
 from kasen.operators import two_cores
-from kasen.operators.dictionary import Dictionary
 from kasen.plan.fragments import Cut
-from kasen.plan.physical import Input
 from kasen.runtime.arrays import pack_arrays, unpack_arrays
 from kasen.runtime.clock import Orders
-from kasen.runtime.shard import Scatter, Shard
+from kasen.runtime.shard import Shard
 from kasen.spark.epochs import Files, Journal
-from kasen.spark.frames import BAD, BLOCK, FILE, PLACE, RAW
 
 #: The rows that travel: for which shard, at which level, along which exchange, and the packed changes.
 SHIPPED = "shard int, level int, name string, packed binary"
@@ -72,7 +66,7 @@ class Job:
     journals: tuple[tuple[str, Journal], ...] = ()
     past: tuple[tuple[int, str, str], ...] = ()
     keep: bool = True
-    large: int = 4 << 20
+    large: int = 1 << 20
 
     def open(self) -> Cut:
         """The plan; unpacked once in a worker."""
@@ -86,7 +80,7 @@ class Job:
 _CUTS: dict[str, Cut] = {}
 
 
-def _shipped(rows: list[tuple[int, int, str, bytes]]) -> pa.RecordBatch:
+def shipped(rows: list[tuple[int, int, str, bytes]]) -> pa.RecordBatch:
     columns = zip(*rows, strict=True) if rows else [[], [], [], []]
     arrays = [pa.array(column, type_) for column, type_ in zip(columns, _SHIPPED.types, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=_SHIPPED)
@@ -98,93 +92,6 @@ def _as_shipped(batch: pa.RecordBatch) -> pa.RecordBatch:
         [column.cast(type_) for column, type_ in zip(batch.columns, _SHIPPED.types, strict=True)],
         schema=_SHIPPED,
     )
-
-
-# ---------------------------------------------------------------- the scan's side
-
-
-def scatter(job: Job, columns: list[str], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Sends rows to their shards, and their keys (time and place) to the driver."""
-    cut = job.open()
-    streams = [one for one in cut.plan.app.inputs if not one.is_static]
-    dictionary = Dictionary()
-    ways = Scatter(cut, job.shards, dictionary)
-    keys = _Keys()
-    for unnamed in batches:
-        batch = unnamed.rename_columns(columns)
-        names = batch.column(0)
-        for name in names.unique().to_pylist():
-            index = next(at for at, one in enumerate(streams) if one.name == name)
-            mine = batch if names.null_count == 0 and pc.all(pc.equal(names, name)).as_py() else None
-            mine = batch.filter(pc.equal(names, name)) if mine is None else mine
-            table = _own(mine, index)
-            good = table
-            if table.column(BAD).null_count < len(table):
-                good = table.filter(pc.is_null(table.column(BAD)))
-            place, data, ts = _rows(streams[index], good, dictionary)
-            keys.add(name, table, ts)
-            sent = [
-                (shard, edge.level, edge.name, packed) for edge, shard, packed in ways.send(name, place, data)
-            ]
-            if sent:
-                yield _shipped(sent)
-    yield _shipped([(0, KEYS, "", keys.packed())])
-    # A shard without rows must hear of the epoch, too: its windows may move.
-    yield _shipped([(shard, 1, "", b"") for shard in range(job.shards)])
-
-
-def _own(batch: pa.RecordBatch, index: int) -> pa.RecordBatch:
-    """A stream's own columns of frames.union, and the place."""
-    prefix = f"{index}."
-    own = [name for name in batch.schema.names if name.startswith(prefix)]
-    named = [*(name[len(prefix) :] for name in own), PLACE]
-    return batch.select([*own, PLACE]).rename_columns(named)
-
-
-def _rows(one: Input, good: pa.RecordBatch, dictionary: Dictionary) -> tuple[Any, Any, Any]:
-    layout = Layout(one.name, one.schema, one.timestamp)
-    chunk = chunk_of(layout, good.select(list(one.schema.names)))
-    assert len(chunk) == len(good), "a typed row was refused"
-    data = encode(chunk, dictionary)
-    assert one.timestamp is not None
-    return good.column(PLACE).to_numpy(), data, data[one.timestamp]
-
-
-class _Keys:
-    """Of all rows of a task: which file's they are, their places and times; of bad ones, why."""
-
-    def __init__(self) -> None:
-        self._runs: list[tuple[str, str, int, int, int]] = []
-        self._ts: list[Any] = []
-        self._bad: list[tuple[int, str, str]] = []
-
-    def add(self, name: str, table: pa.RecordBatch, ts: Any) -> None:
-        place = table.column(PLACE).to_numpy()
-        blocks = table.column(BLOCK).to_numpy()
-        files = table.column(FILE)
-        changes = np.nonzero(np.diff(place) != 1)[0] + 1
-        if len(place) > 1:
-            other = pc.not_equal(files.slice(1), files.slice(0, len(files) - 1)).to_numpy(
-                zero_copy_only=False
-            )
-            changes = np.union1d(changes, np.nonzero(other | (np.diff(blocks) != 0))[0] + 1)
-        starts = [0, *changes.tolist()] if len(place) else []
-        for start, end in zip(starts, [*starts[1:], len(place)], strict=True):
-            run = (name, files[start].as_py(), int(blocks[start]), int(place[start]), end - start)
-            self._runs.append(run)
-        times = np.zeros(len(place), np.int64)
-        is_good = pc.is_null(table.column(BAD)).to_numpy(zero_copy_only=False)
-        times[is_good] = ts
-        self._ts.append(times)
-        for row in np.nonzero(~is_good)[0].tolist():
-            self._bad.append(
-                (int(place[row]), table.column(BAD)[row].as_py(), table.column(RAW)[row].as_py())
-            )
-
-    def packed(self) -> bytes:
-        texts = json.dumps({"runs": self._runs, "bad": self._bad}).encode()
-        ts = np.concatenate([np.empty(0, np.int64), *self._ts])
-        return pack_arrays({"keys": {"ts": ts, "texts": np.frombuffer(texts, np.uint8)}}, compress=False)
 
 
 # ---------------------------------------------------------------- a shard's side
@@ -219,14 +126,16 @@ def run_level(job: Job, level: int, batches: Iterator[pa.RecordBatch]) -> Iterat
     report["seconds"] = time.perf_counter() - started
     rows.append((shard, DONE, REPORT, json.dumps(report).encode()))
     for row in rows:
-        yield _shipped([row])
+        yield shipped([row])
 
 
 def _answer(job: Job, name: str, packed: bytes) -> tuple[str, bytes]:
     """An answer as it goes to the driver; a large one is put into a file, and the file's name goes."""
     if len(packed) <= job.large:
         return name, packed
-    file, _ = Files(job.root).write(f"files/answer-{job.epoch:012}-{uuid.uuid4().hex}", packed)
+    # It is read at once, by the driver, or never.
+    name_of_file = f"files/answer-{job.epoch:012}-{uuid.uuid4().hex}"
+    file, _ = Files(job.root).write(name_of_file, packed, lasting=False)
     return BY_FILE + name, file.encode()
 
 

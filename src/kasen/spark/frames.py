@@ -40,7 +40,6 @@ __all__ = [
     "open_frame",
     "spark_type",
     "texts",
-    "union",
 ]
 
 # No cell holds this, so only a field that is not there is NULL, and "" is the empty string.
@@ -76,8 +75,6 @@ def open_frame(
     spark: SparkSession, one: Input, base: Path, files_per_epoch: int | None = None, only: str | None = None
 ) -> DataFrame:
     """An input's rows as a streaming DataFrame; a static table's, and of `only` one file, as a batch."""
-    if one.timestamp is None and not one.is_relation:
-        raise DataError(f"{one.name} has no TIMESTAMP BY: on Spark, rows must carry their time")
     if is_foreign(one):
         return open_foreign(spark, one, base)
     for option, _ in one.connector.options:
@@ -232,19 +229,3 @@ def numbered(frame: DataFrame) -> DataFrame:
 
 _OPTIONS = ("path", "diff", "follow")
 _READERS = {"csv": _csv, "json": _typed, "parquet": _typed}
-
-
-def union(frames: dict[str, DataFrame]) -> DataFrame:
-    """All streams as one frame: the stream's name, then every stream's columns, NULL but for its own."""
-    parts: list[DataFrame] = []
-    for name, frame in frames.items():
-        columns = [F.lit(name).alias("stream")]
-        for index, (other, its) in enumerate(frames.items()):
-            for field in its.schema:
-                own = F.col(f"`{field.name}`") if other == name else F.lit(None).cast(field.dataType)
-                columns.append(own.alias(f"{index}.{field.name}"))
-        parts.append(frame.select(*columns))
-    joined = parts[0]
-    for part in parts[1:]:
-        joined = joined.unionAll(part)
-    return joined

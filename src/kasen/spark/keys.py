@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
 
 import numpy as np
 
@@ -12,24 +13,42 @@ from kasen.connect.chunk import DeadLetter
 from kasen.operators.batch import I64
 from kasen.runtime.arrays import unpack_arrays
 
+#: The texts of a file's bad rows in order, read from it again: by stream and file.
+BadTexts = Callable[[str, str], list[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file's tuples: the positions from `first` on, whose lines begin at `line`; `where` tells the file."""
+
+    name: str
+    first: int
+    count: int
+    line: int
+    where: str
+
 
 @dataclass(slots=True)
 class Reading:
     """A stream's tuples as read: files in the order of their names, and in each by place.
 
-    `runs` are as Orders have them. `firsts` has for each run its first position, that position's line, and
-    the file's name as a dead letter tells it.
+    `ts` and `position` are the good ones'. `runs` are as Orders have them. `failed` has how many operations
+    failed in the tuple at a position, if any did.
     """
 
     ts: I64
     position: I64
     runs: I64
-    firsts: list[tuple[int, int, str]]
+    files: list[File]
     dead: list[DeadLetter]
+    failed: dict[int, int]
+
+    def file(self, position: int) -> File:
+        return max((each for each in self.files if each.first <= position), key=lambda each: each.first)
 
     def refuse(self, name: str, position: int, reason: str, raw: str) -> DeadLetter:
-        first, line, where = max(each for each in self.firsts if each[0] <= position)
-        return DeadLetter(name, line + position - first, reason + where, raw)
+        file = self.file(position)
+        return DeadLetter(name, file.line + position - file.first, reason + file.where, raw)
 
     def place(self, position: int) -> int:
         """Where Spark saw the tuple at a position."""
@@ -45,11 +64,16 @@ class _Run:
     block: int
     place: int
     ts: I64
-    bad: list[tuple[int, str, str]]
+    bad: list[tuple[int, str, str | None]]
+    failed: list[tuple[int, int]]
 
 
 def read_keys(
-    packed: Sequence[bytes], counts: dict[str, int], folders: frozenset[str], headed: frozenset[str]
+    packed: Sequence[bytes],
+    counts: dict[str, int],
+    folders: frozenset[str],
+    headed: frozenset[str],
+    texts: BadTexts,
 ) -> dict[str, Reading]:
     """What the scan's tasks saw, by stream. `counts` has how many tuples came before; it is updated.
 
@@ -58,41 +82,60 @@ def read_keys(
     runs: dict[str, list[_Run]] = {}
     for each in packed:
         state = unpack_arrays(each)["keys"]
-        texts = json.loads(state["texts"].tobytes())
+        notes = json.loads(state["texts"].tobytes())
         start = 0
-        for name, file, block, place, count in texts["runs"]:
-            bad = [(p, why, raw) for p, why, raw in texts["bad"] if place <= p < place + count]
-            run = _Run(file, block, place, state["ts"][start : start + count], bad)
+        for name, file, block, place, count in notes["runs"]:
+            bad = [found for found in notes["bad"] if place <= found[0] < place + count]
+            failed = [found for found in notes["failed"] if place <= found[0] < place + count]
+            run = _Run(file, block, place, state["ts"][start : start + count], bad, failed)
             runs.setdefault(name, []).append(run)
             start += count
-    found = {}
-    for name, each_run in runs.items():
-        each_run.sort(key=lambda run: (run.file, run.block, run.place))
-        first = 2 if name in headed else 1
-        found[name] = _reading(name, each_run, counts, first, tells_file=name in folders)
-    return found
+    return {
+        name: _Reader(name, counts, texts, 2 if name in headed else 1, name in folders).read(each)
+        for name, each in runs.items()
+    }
 
 
-def _reading(name: str, runs: list[_Run], counts: dict[str, int], first: int, *, tells_file: bool) -> Reading:
-    """`first` is the line of a file's first row."""
-    position = counts.get(name, 0)
-    ts, positions, firsts, dead = [], [], [], []
-    places: list[tuple[int, int]] = []
-    file, line = "", first
-    for run in runs:
-        line = line if run.file == file else first
-        file = run.file
-        where = f" ({file})" if tells_file else ""
-        is_good = np.ones(len(run.ts), np.bool_)
-        for place, why, raw in run.bad:
-            is_good[place - run.place] = False
-            dead.append(DeadLetter(name, line + place - run.place, why + where, raw))
-        ts.append(run.ts[is_good])
-        positions.append(np.arange(position, position + len(run.ts))[is_good])
-        firsts.append((position, line, where))
-        places.append((run.place, position))
-        position += len(run.ts)
-        line += len(run.ts)
-    counts[name] = position
-    ordered = np.array(sorted(places), np.int64).T
-    return Reading(np.concatenate(ts), np.concatenate(positions), np.ascontiguousarray(ordered), firsts, dead)
+@dataclass(slots=True)
+class _Reader:
+    """Puts a stream's runs in order. The first row of a file is at the line `first`."""
+
+    name: str
+    counts: dict[str, int]
+    texts: BadTexts
+    first: int
+    tells_file: bool
+    dead: list[DeadLetter] = field(default_factory=list)
+
+    def read(self, runs: list[_Run]) -> Reading:
+        runs.sort(key=lambda run: (run.file, run.block, run.place))
+        position = self.counts.get(self.name, 0)
+        ts, positions, failed = [], [], dict[int, int]()
+        places: list[tuple[int, int]] = []
+        files: list[File] = []
+        for name, own in groupby(runs, lambda run: run.file):
+            begin = position
+            where = f" ({name})" if self.tells_file else ""
+            bad: list[tuple[int, str, str | None]] = []
+            for run in own:
+                is_good = np.ones(len(run.ts), np.bool_)
+                for place, why, raw in run.bad:
+                    is_good[place - run.place] = False
+                    bad.append((self.first + position - begin + place - run.place, why + where, raw))
+                ts.append(run.ts[is_good])
+                positions.append(np.arange(position, position + len(run.ts))[is_good])
+                places.append((run.place, position))
+                failed |= {position + place - run.place: count for place, count in run.failed}
+                position += len(run.ts)
+            files.append(File(name, begin, position - begin, self.first, where))
+            self._bury(name, bad)
+        self.counts[self.name] = position
+        ordered = np.ascontiguousarray(np.array(sorted(places), np.int64).T)
+        return Reading(np.concatenate(ts), np.concatenate(positions), ordered, files, self.dead, failed)
+
+    def _bury(self, file: str, bad: list[tuple[int, str, str | None]]) -> None:
+        raws: Iterable[str | None] = [raw for _, _, raw in bad]
+        if None in raws:
+            raws = self.texts(self.name, file)
+        for (line, why, _), raw in zip(bad, raws, strict=True):
+            self.dead.append(DeadLetter(self.name, line, why, raw or ""))

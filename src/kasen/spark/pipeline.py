@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from kasen.errors import DataError, InternalError, KasenError
+from kasen.plan.fragments import plan_trees
 from kasen.plan.native.lower import Native, lower
 from kasen.plan.physical import Input, Plan
 from kasen.runtime.control import Control
@@ -109,6 +110,7 @@ class SparkRun:
         notes = record["notes"] if record is not None else {}
         self.pipeline: Pipeline | Remote
         self._placement: Placement
+        folders = frozenset(one.name for one in plan.app.inputs if frames.has_many(one, base))
         if place is Place.driver:
             native = lower(plan) if control is None else Native(plan, {})
             self.pipeline = Pipeline(native.plan)
@@ -119,22 +121,29 @@ class SparkRun:
                 native.plan, self.pipeline, base, out, notes, on_progress, self._on_answer, self._sink
             )
             self._manager = Manager(self.pipeline, self.outputs, plan.app.time, self._keep)
-            folders = frozenset(one.name for one in plan.app.inputs if frames.has_many(one, base))
             self._placement = InDriver(
                 native, self.pipeline, self.outputs, self._store, record, self._texts, folders
             )
         else:
             assert self._store is not None
-            self.pipeline = Remote(plan)
             if control is not None:
                 raise DataError("queries that come and go run in the driver: give --place driver")
-            self.outputs = Outputs(plan, self.pipeline, base, out, notes, on_progress, on_answer, self._sink)
-            count = shards or default_shards(self.spark)
-            folders = frozenset(
-                one.name for one in plan.app.inputs if (base / one.connector.option("path")).is_dir()
+            native = lower(plan_trees(plan.app), partials=False)
+            self.pipeline = Remote(native.plan)
+            self.outputs = Outputs(
+                native.plan, self.pipeline, base, out, notes, on_progress, on_answer, self._sink
             )
+            count = shards or default_shards(self.spark)
             self._placement = InExecutors(
-                plan, self.spark, count, self.pipeline, self.outputs, self._store, record, folders
+                native,
+                self.spark,
+                count,
+                self.pipeline,
+                self.outputs,
+                self._store,
+                record,
+                self._texts,
+                folders,
             )
 
     def _open_store(self, place: Place, shards: int) -> Store | None:
@@ -256,6 +265,8 @@ class SparkRun:
             self._check_query(epoch)
             # Stages of a few tasks each: planning them anew between stages costs more than it saves.
             batch.sparkSession.conf.set("spark.sql.adaptive.enabled", "false")
+            # What is kept between an epoch's jobs is read once more, at once.
+            batch.sparkSession.conf.set("spark.sql.inMemoryColumnarStorage.compressed", "false")
             self._placement.epoch(batch, epoch)
             check_held(self._plan.app, self.pipeline.waiting_by_input)
             self._commit(epoch)

@@ -25,7 +25,7 @@ from kasen.runtime.outputs import Outputs, within
 from kasen.runtime.pipeline import Pipeline
 from kasen.runtime.shipment import Shipper
 from kasen.spark import scan
-from kasen.spark.arrivals import Arrivals, Source, Texts, whole
+from kasen.spark.arrivals import Arrivals, Texts, sources_of, whole
 from kasen.spark.epochs import Journal, Store
 from kasen.spark.panes import by_panes
 
@@ -120,17 +120,12 @@ class InDriver:
         self._scans = {one.name: native.scan(one) for one in self._streams}
         types = {one.name: native.types(one) for one in self._streams}
         self._slots = scan.slots_of(self._streams, self._scans, types)
-        self._sources = [self._source(index, one) for index, one in enumerate(self._streams)]
+        self._sources = sources_of(self._streams, self._slots)
         self._shippers = _shippers(native, pipeline)
         # Static tables are part of the first epoch's segment: a replay must begin with them.
         self._tables: dict[str, State] = {}
         self._journal = Journal.of(record["journal"]) if "journal" in record else Journal()
         self._segment: dict[str, State] = {}
-
-    def _source(self, index: int, one: Input) -> Source:
-        places = self._slots.places[index]
-        kept = [(place, slot) for place, slot in enumerate(places) if slot is not None]
-        return Source(one, tuple(slot for _, slot in kept), tuple(place for place, _ in kept))
 
     def table(self, one: Input, frame: DataFrame) -> None:
         for chunk, rows, _ in self._arrivals.read(whole(one), frame.toArrow()):

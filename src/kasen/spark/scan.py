@@ -112,8 +112,8 @@ def _raw(one: Input) -> Column:
     return F.when(F.col(BAD).isNotNull(), F.col(RAW))
 
 
-def of_streams(table: pa.Table, slots: Slots) -> Iterator[tuple[int, pa.Table]]:
-    """The rows of each stream in an epoch's table, by the stream's index."""
+def of_streams(table: pa.Table, slots: Slots, *more: str) -> Iterator[tuple[int, pa.Table]]:
+    """The rows of each stream in an epoch's table, by the stream's index; with `more` columns that it has."""
     streams = table.column(STREAM).to_numpy()
     starts = np.concatenate([[0], np.flatnonzero(np.diff(streams)) + 1, [len(streams)]])
     found: dict[int, list[pa.Table]] = {}
@@ -121,7 +121,7 @@ def of_streams(table: pa.Table, slots: Slots) -> Iterator[tuple[int, pa.Table]]:
         if end > begin:
             found.setdefault(int(streams[begin]), []).append(table.slice(begin, end - begin))
     for index in sorted(found):
-        kept = [*slots.fixed, *(slot for slot in slots.places[index] if slot is not None)]
+        kept = [*more, *slots.fixed, *(slot for slot in slots.places[index] if slot is not None)]
         yield index, pa.concat_tables(found[index]).select(kept)
 
 

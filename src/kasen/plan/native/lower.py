@@ -76,13 +76,17 @@ class Native:
         return one.schema.types if partials is None else partials.types
 
 
-def lower(plan: Plan) -> Native:
-    """Cuts the plan above what Spark can compute exactly."""
+def lower(plan: Plan, *, partials: bool = True) -> Native:
+    """Cuts the plan above what Spark can compute exactly; without `partials`, panes are not reduced."""
     if plan.app.changes:
         return Native(plan, {})  # a query that comes later may need any column
     roots = {name: plan.steps[step].node for name, step in plan.outputs}
     streams = {one.name: one for one in plan.app.inputs if not one.is_relation}
-    cuts = {name: _cut(one, list(roots.values()), plan) for name, one in streams.items()}
+    nodes = list(roots.values())
+    cuts = {
+        name: _cut(one, nodes, plan) if partials else _by_rows(one, nodes, "")
+        for name, one in streams.items()
+    }
     app = replace(plan.app, inputs=tuple(_input(one, cuts.get(one.name)) for one in plan.app.inputs))
     left = {name: _residual(root, cuts) for name, root in roots.items()}
     return Native(share(app, left), {name: cut.scan for name, cut in cuts.items()})
