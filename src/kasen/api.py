@@ -48,6 +48,7 @@ from kasen.runtime.reader import Reader
 from kasen.types import TIMESTAMP
 
 ForeachBatch = Callable[[int, pa.Table], None]
+ForeachFrame = Callable[[int, "Frame"], None]
 if TYPE_CHECKING:  # Spark is loaded when it is first used
     from kasen.spark.pipeline import SparkRun
     from kasen.spark.sources import Frame
@@ -135,9 +136,16 @@ class Query:
             self._owner._make_room()
             yield self._table(batch)
 
-    def foreach_batch(self, function: ForeachBatch) -> Query:
-        """From now on calls `function(epoch, changes)` instead of keeping changes."""
-        self._callbacks.append(function)
+    def foreach_batch(self, function: ForeachBatch | ForeachFrame, *, frames: bool = False) -> Query:
+        """From now on calls `function(epoch, changes)` instead of keeping changes.
+
+        They come as an Arrow table; with `frames`, for engine='spark', as a DataFrame.
+        """
+        if frames:
+            self._owner._need_spark()
+            self._callbacks.append(lambda epoch, table: function(epoch, self._owner._frame(table)))
+        else:
+            self._callbacks.append(function)
         return self
 
     def discard(self) -> Query:
@@ -367,14 +375,21 @@ class Pipeline:
         Columns are found by name. `start` follows it for ever, `drain` reads what is there now.
         """
         one = self._input(name)
-        if self._engine != "spark":
-            raise DataError("DataFrames are for Pipeline(engine='spark'); on the local engine, push rows")
+        self._need_spark()
         if one.connector.format != "memory":
             raise DataError(f"{one.name} is read from {one.connector.format}; register it FROM 'memory'")
         if not frame.isStreaming:
             raise DataError(f"{one.name}: the DataFrame is no stream: make it with spark.readStream")
         self._frames[one.name] = frame
         return self
+
+    def _need_spark(self) -> None:
+        if self._engine != "spark":
+            raise DataError("DataFrames are for Pipeline(engine='spark'); on the local engine, use Arrow")
+
+    def _frame(self, table: pa.Table) -> Frame:
+        run: SparkRun = self._job  # type: ignore[assignment]
+        return run.spark.createDataFrame(table)
 
     def advance(self, stream: str, ts: Time) -> Pipeline:
         """Punctuation: no row of this stream with a time below `ts` will come any more."""

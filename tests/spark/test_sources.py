@@ -67,7 +67,9 @@ def test_a_frame_of_the_program_is_a_stream_and_answers_come_as_arrow(
         REGISTER QUERY last AS ISTREAM(SELECT name, x FROM s [ROWS 1]);
         REGISTER QUERY count AS SELECT COUNT(*) AS n FROM s [UNBOUNDED];
     """)
+    frames: list[int] = []
     pipeline.query("count").foreach_batch(lambda epoch, table: seen.append((epoch, len(table))))
+    pipeline.query("count").foreach_batch(lambda _, changes: frames.append(changes.count()), frames=True)
     pipeline.stream("s", frame).drain()
     # Rows of one instant are in the order of their values, so 'a' is the last at 1.
     assert pipeline.query("last").to_arrow().select(["ts", "name"]).to_pylist() == [
@@ -75,7 +77,7 @@ def test_a_frame_of_the_program_is_a_stream_and_answers_come_as_arrow(
         {"ts": 3, "name": "b"},
         {"ts": 4, "name": "z"},
     ]
-    assert sum(count for _, count in seen) == 5
+    assert sum(count for _, count in seen) == sum(frames) == 5
 
 
 class Numbers(DataSource):

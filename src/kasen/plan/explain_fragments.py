@@ -22,6 +22,18 @@ def explain_fragments(cut: Cut) -> str:
     return "\n".join(lines) + "\n"
 
 
+def exchanges(cut: Cut) -> str:
+    """How rows move between shards, in a few words: the name of the job that moves them."""
+    ways = [_way(edge) for fragment in cut.fragments for edge in fragment.inputs if not edge.instants]
+    return "exchange " + "; ".join(dict.fromkeys(ways)) if ways else "no exchange"
+
+
+def _way(edge: Exchange) -> str:
+    if edge.to is not To.KEY:
+        return str(edge.to.value)
+    return f"by {', '.join(show(key) for key in edge.keys)}"
+
+
 def _exchange(cut: Cut, edge: Exchange) -> str:
     source = cut.plan.steps[edge.source].node
     what = source.name if isinstance(source, Scan) else _describe(source, cut.plan.app.time)
@@ -29,9 +41,7 @@ def _exchange(cut: Cut, edge: Exchange) -> str:
         what = f"instants of {what}"
     if edge.ordinals:
         what = f"{what} with ordinals"
-    if edge.to is To.KEY:
-        return f"{what}: by {', '.join(show(key) for key in edge.keys)}"
-    return f"{what}: {edge.to.value}"
+    return f"{what}: {_way(edge)}"
 
 
 def _steps(cut: Cut, fragment: Fragment) -> list[Step]:

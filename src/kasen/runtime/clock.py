@@ -16,7 +16,7 @@ from kasen.operators.base import State
 from kasen.operators.batch import I64, Batch, Bound, matrix, zeros
 from kasen.operators.dictionary import Dictionary
 from kasen.plan.physical import Plan
-from kasen.runtime.feed import Feed, Rows, as_batch, join, number_tuples
+from kasen.runtime.feed import Feed, Rows, as_batch, join, number_tuples, skip
 from kasen.runtime.relation import Relation
 from kasen.runtime.shipment import CHANGE, Shipper, pack_changes
 
@@ -135,6 +135,14 @@ class Clock:
     def refuse(self, name: str, position: I64) -> None:
         """Tuples that are not to run for another reason than their time."""
         self._late.setdefault(name, []).append(position)
+
+    def advance(self, name: str, ts: int) -> None:
+        """No row with a time below `ts` will come on this input any more."""
+        self._feeds[name].advance(ts)
+
+    def skip(self, name: str) -> int | None:
+        """The input is idle: it goes along with the others; returns how far."""
+        return skip(self._feeds, name)
 
     def end(self, name: str) -> None:
         if name in self._feeds:

@@ -278,3 +278,12 @@ def as_batch(pieces: list[Rows], sub: I64 | None, *, enter: bool) -> Batch:
         parts.append(Part(rows.ts, of_rows, ones(count) if enter else rows.diff, rows.data))
         first += count
     return Lazy(parts)
+
+
+def skip(feeds: dict[str, Feed], name: str) -> int | None:
+    """Lets an idle feed go along with the others; returns how far, None if there is no other."""
+    others = [feed.frontier for other, feed in feeds.items() if other != name]
+    if not others or name not in feeds:
+        return None
+    feeds[name].advance(min(others))
+    return min(others)

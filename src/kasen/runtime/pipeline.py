@@ -25,7 +25,7 @@ from kasen.plan.changes import Change, LiveCatalog, Register, RegisteredQuery
 from kasen.plan.instantiate import Context
 from kasen.plan.lower import is_net
 from kasen.plan.physical import Plan, own_nodes, plan_query
-from kasen.runtime.feed import Feed, Rows, as_batch, join, number_tuples
+from kasen.runtime.feed import Feed, Rows, as_batch, join, number_tuples, skip
 from kasen.runtime.graph import Graph
 from kasen.runtime.live import LiveQueries, Planned
 from kasen.runtime.relation import Relation
@@ -121,11 +121,12 @@ class Pipeline:
         """No row with a time below `ts` will come on this input any more."""
         self._feeds[name].advance(ts)
 
-    def skip(self, name: str) -> None:
-        """The input is idle: it goes along with the others. Rows that it brings later may be late."""
-        others = [feed.frontier for other, feed in self._feeds.items() if other != name]
-        if others and name in self._feeds:
-            self._feeds[name].advance(min(others))
+    def skip(self, name: str) -> int | None:
+        """The input is idle: it goes along with the others. Rows that it brings later may be late.
+
+        Returns how far it went.
+        """
+        return skip(self._feeds, name)
 
     def end(self, name: str) -> None:
         """No row at all will come on this input any more."""

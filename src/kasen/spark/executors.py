@@ -27,6 +27,7 @@ from kasen.operators.base import State
 from kasen.operators.batch import Bound
 from kasen.operators.dictionary import Dictionary
 from kasen.operators.failures import Failures
+from kasen.plan.explain_fragments import exchanges
 from kasen.plan.fragments import cut_trees
 from kasen.plan.native.lower import Native, is_foreign
 from kasen.plan.physical import Input, Plan
@@ -45,6 +46,7 @@ from kasen.spark.keys import Reading, read_keys
 from kasen.spark.ledger import CLOCK, Ledger
 from kasen.spark.names import BAD, DIFF, PLACE, RAW
 from kasen.spark.scatter import Laid, scatter
+from kasen.spark.timing import Timing
 
 #: Deletions and insertions of relations in the clock's log.
 _ROW = ("ts", "diff", "position")
@@ -118,6 +120,7 @@ class InExecutors:
         self._outputs = outputs
         self._store = store
         self._cut = cut_trees(plan)
+        self._exchanges = exchanges(self._cut)
         self._streams = [one for one in plan.app.inputs if not one.is_static]
         self._relations = [index for index, one in enumerate(self._streams) if one.is_relation]
         self._headed = frozenset(one.name for one in self._streams if one.connector.format == "csv")
@@ -133,6 +136,7 @@ class InExecutors:
         self._arrivals = Arrivals(self._clock.dictionary, record.get("counts", {}), texts, folders)
         #: Operations that failed in rows that ran, as Spark counted them.
         self._failed = int(record.get("failed", 0))
+        self._timing = Timing(self._streams, store.files)
         self._segment: dict[str, State] = {}
         # Static tables are part of the first epoch's segment: a replay must begin with them.
         self._tables: dict[str, State] = {}
@@ -154,6 +158,8 @@ class InExecutors:
             kind, _, name = key.partition(".")
             if kind == "keys":
                 self._clock.add_keys(name, state["ts"], state["position"])
+            elif kind == "advanced":
+                self._clock.advance(name, int(state["ts"][0]))
             elif kind == "rows":
                 one = next(each for each in self._plan.app.inputs if each.name == name)
                 shipper = Shipper(one.schema, self._clock.dictionary, _ROW)
@@ -172,9 +178,14 @@ class InExecutors:
         return scan.union(opened, self._streams, self._scans, self._slots)
 
     def epoch(self, batch: DataFrame, number: int) -> None:
+        context = self._spark.sparkContext
+        named = context.getLocalProperty("spark.job.description") or f"kasen: epoch {number}"
+        context.setJobDescription(f"{named}, rows to shards")
         shipped = self.scan(batch, number).persist(StorageLevel.MEMORY_AND_DISK)
         try:
-            program = self.program(shipped.filter(F.col("level") == KEYS).toArrow(), shipped, number)
+            keys = shipped.filter(F.col("level") == KEYS).toArrow()
+            context.setJobDescription(f"{named}, {self._exchanges}")
+            program = self.program(keys, shipped, number)
             if program is not None:
                 self.gather(program.toArrow())
         finally:
@@ -184,6 +195,7 @@ class InExecutors:
         """The first half of an epoch: rows for the shards, and keys for the driver."""
         self._ledger.begin()
         self._segment, self._tables = self._tables, {}
+        self._arrivals.stamp = self._timing.begin(number)
         self._numbered = rows = frames.numbered(batch)
         if self._relations:
             is_relation = F.col(scan.STREAM).isin(self._relations)
@@ -194,6 +206,7 @@ class InExecutors:
     def program(self, keys: pa.Table, shipped: DataFrame, number: int) -> DataFrame | None:
         """The second half: what the clock orders the shards to do; None if there is nothing to do."""
         runs = self._take_keys(keys)
+        self._advance()
         orders = self._clock.run()
         if orders is None and runs:
             # Time stands still, but the shards must take in what came for them.
@@ -271,6 +284,9 @@ class InExecutors:
         packed = table.column("packed").to_pylist()
         found = read_keys(packed, self._arrivals.counts, self._folders, self._headed, self._bad_texts)
         for name, reading in found.items():
+            self._timing.hear(name)
+            if name in self._timing.stamped:
+                reading.ts = np.full(len(reading.ts), self._arrivals.stamp, np.int64)
             self._outputs.progress.rows += len(reading.ts)
             self._outputs.bury(reading.dead)
             beyond = is_beyond(reading.ts)
@@ -289,6 +305,16 @@ class InExecutors:
             self._failed += sum(count for each, count in reading.failed.items() if each not in wrong)
             runs[name] = reading.runs
         return runs
+
+    def _advance(self) -> None:
+        """Time goes on where it does so without rows, and where nobody waits for them any longer."""
+        for name in self._timing.stamped:
+            self._clock.advance(name, self._arrivals.stamp)
+            self._segment[f"advanced.{name}"] = {"ts": np.array([self._arrivals.stamp], np.int64)}
+        for name in self._timing.silent():
+            ts = self._clock.skip(name)
+            if ts is not None:
+                self._segment[f"advanced.{name}"] = {"ts": np.array([ts], np.int64)}
 
     def _bad_texts(self, name: str, file: str) -> list[str]:
         return self._texts(self._stream(name), file, None)

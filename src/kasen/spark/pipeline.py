@@ -260,7 +260,8 @@ class SparkRun:
         registered = [query.name for query in self._plan.app.queries]
         live = [*self.pipeline.queries] if isinstance(self.pipeline, Pipeline) else registered
         names = ", ".join(live[:_NAMED]) + (", ..." if len(live) > _NAMED else "")
-        self.spark.sparkContext.setJobDescription(f"kasen: epoch {epoch}, {names}")
+        kind = "query" if len(live) == 1 else "queries"
+        self.spark.sparkContext.setJobDescription(f"kasen: epoch {epoch}, {kind} {names}")
         try:
             self._check_query(epoch)
             # Stages of a few tasks each: planning them anew between stages costs more than it saves.

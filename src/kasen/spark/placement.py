@@ -28,11 +28,12 @@ from kasen.spark import scan
 from kasen.spark.arrivals import Arrivals, Texts, sources_of, whole
 from kasen.spark.epochs import Journal, Store
 from kasen.spark.panes import by_panes
+from kasen.spark.timing import Timing
 
 #: What a row in a segment carries besides its columns.
 _ROW = ("ts", "diff", "position")
-#: In a segment: from when to when rows were, that were reduced to fewer.
-_SAW = "saw"
+#: In a segment: from when to when rows were, that were reduced to fewer; how far time went without rows.
+_SAW, _ADVANCED = "saw", "advanced"
 
 
 class Placement(Protocol):
@@ -77,12 +78,14 @@ def replay(native: Native, pipeline: Pipeline, store: Store, record: dict[str, A
     _execute(pipeline, changes.get(journal.since, ()))
     for epoch, file, _ in journal.log:
         for name, pieces in unpack_arrays(store.files.read(file)).items():
-            saw = pieces.pop(_SAW, None)
+            saw, advanced = pieces.pop(_SAW, None), pieces.pop(_ADVANCED, None)
             for packed in pieces.values():
                 (ts, diff, position), data = shippers[name].unpack([packed.tobytes()])
                 pipeline.add(name, within(Rows(ts, diff, data, position)))
             if saw is not None:
                 pipeline.saw(name, *saw.tolist())
+            if advanced is not None:
+                pipeline.advance(name, int(advanced[0]))
         for _ in pipeline.answers():
             pass
         _execute(pipeline, changes.get(epoch, ()))
@@ -126,6 +129,7 @@ class InDriver:
         self._tables: dict[str, State] = {}
         self._journal = Journal.of(record["journal"]) if "journal" in record else Journal()
         self._segment: dict[str, State] = {}
+        self._timing = Timing(self._streams, store.files if store is not None else None)
 
     def table(self, one: Input, frame: DataFrame) -> None:
         for chunk, rows, _ in self._arrivals.read(whole(one), frame.toArrow()):
@@ -136,7 +140,7 @@ class InDriver:
         return scan.union(opened, self._streams, self._scans, self._slots)
 
     def epoch(self, batch: DataFrame, number: int) -> None:
-        del number
+        self._arrivals.stamp = self._timing.begin(number)
         partials = self._scans[self._streams[0].name].partials
         if partials is None:
             self.take(batch.toArrow())
@@ -147,6 +151,7 @@ class InDriver:
         if saw is not None:
             self._pipeline.saw(one.name, *saw)
             self._segment.setdefault(one.name, {})[_SAW] = np.array(saw, np.int64)
+        self._advance()
         self._answer()
 
     def take(self, table: pa.Table) -> None:
@@ -156,7 +161,21 @@ class InDriver:
             source = self._sources[index]
             for chunk, rows, failed in self._arrivals.read(source, mine):
                 self._take(source.one, chunk, rows, failed)
+        self._advance()
         self._answer()
+
+    def _advance(self) -> None:
+        """Time goes on where it does so without rows, and where nobody waits for them any longer."""
+        for name in self._timing.stamped:
+            self._pipeline.advance(name, self._arrivals.stamp)
+            self._note_advance(name, self._arrivals.stamp)
+        for name in self._timing.silent():
+            ts = self._pipeline.skip(name)
+            if ts is not None:
+                self._note_advance(name, ts)
+
+    def _note_advance(self, name: str, ts: int) -> None:
+        self._segment.setdefault(name, {})[_ADVANCED] = np.array([ts], np.int64)
 
     def _base_names(self) -> dict[str, str]:
         return {slot: f"b{place}" for place, slot in enumerate(self._slots.places[0]) if slot is not None}
@@ -165,6 +184,7 @@ class InDriver:
         self, one: Input, chunk: Chunk, rows: Rows, failed: I64 | None, read: int | None = None
     ) -> None:
         """Adds rows to the pipeline, and to the epoch's segment; `read` is how many rows they stand for."""
+        self._timing.hear(one.name)
         self._log(self._segment, one, rows)
         refused = self._outputs.take(one.name, rows, chunk.dead, chunk, _offset(rows))
         if read is not None:

@@ -153,7 +153,8 @@ def _by_rows(one: Input, roots: list[Node], why: str) -> _Cut:
         notes.append(f"kernel: {len(computed)} conditions and items cost less there than as columns")
         computed = []
     lowered = bool(computed)
-    used = {one.timestamp} if one.timestamp is not None else set()
+    # At least one column crosses, or nothing would tell how many rows there are.
+    used = {one.timestamp if one.timestamp is not None else 0}
     if is_foreign(one):
         used |= set(range(len(one.schema)))
         notes.append("order: by time, then by value, as the source tells no positions")
