@@ -12,13 +12,10 @@ from kasen.errors import DataError
 #: A task may be tried four times: a Python worker that dies is no reason to stop.
 LOCAL = "local[*,4]"
 
-_HADOOP = "org.apache.hadoop.fs"
 #: Spark notes an epoch's offsets and its end in small files. By its default manager, each is a dozen child
 #: processes on a local file system (chmod, readlink), most of what a small epoch costs. Two drivers on one
 #: checkpoint are told apart by Kasen's own records, so a plain rename is safe enough for these files.
 _LOCAL_FILES = {
-    "spark.hadoop.fs.file.impl": f"{_HADOOP}.RawLocalFileSystem",
-    "spark.hadoop.fs.AbstractFileSystem.file.impl": f"{_HADOOP}.local.RawLocalFs",
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
