@@ -10,7 +10,7 @@ import pytest
 
 from kasen.errors import DataError
 from kasen.runtime.arrays import pack_arrays, unpack_arrays
-from kasen.spark.epochs import LEAST, Files, Journal, Store
+from kasen.spark.epochs import LEAST, TIMES, Files, Journal, Store
 from kasen.spark.ledger import Ledger
 
 
@@ -146,15 +146,15 @@ def test_a_path_may_be_an_address_of_a_file_system(tmp_path: Path) -> None:
     assert files.read("files/b") == b"first"
 
 
-def test_segments_call_for_a_snapshot_when_they_outweigh_it() -> None:
+def test_segments_call_for_a_snapshot_when_they_far_outweigh_it() -> None:
     journal = Journal()
     journal.add(0, ("s0", LEAST // 2), None)
     assert not journal.wants_snapshot(LEAST // 4)
     assert journal.wants_snapshot(LEAST)
     journal.add(1, ("s1", LEAST), ("snapshot", 10 * LEAST))
     assert (journal.since, journal.log) == (1, [])
-    assert not journal.wants_snapshot(9 * LEAST)
-    assert journal.wants_snapshot(11 * LEAST)
+    assert not journal.wants_snapshot((10 * TIMES - 1) * LEAST)
+    assert journal.wants_snapshot((10 * TIMES + 1) * LEAST)
 
 
 def test_bytes_written_are_in_proportion_to_the_input_whatever_the_state() -> None:

@@ -1,9 +1,9 @@
 """Durable epochs: which files of state count, and nothing else does.
 
 State is a log and a snapshot. Each part of a pipeline (the driver's, or a fragment on a shard) writes what
-it read in an epoch as a segment, and a snapshot only when the segments since the last one outweigh it. So
-the bytes written are in proportion to the input, whatever the windows, and a restart reads about as much
-as the state is large: it replays the segments, which gives the same state, because answers are deterministic.
+it read in an epoch as a segment, and a snapshot only when the segments since the last one far outweigh it. So
+the bytes written are in proportion to the input, whatever the windows, and a restart reads a few
+times the state: it replays the segments, which gives the same state, because answers are deterministic.
 
 Files carry the name of the attempt that wrote them. They count only if the epoch's commit record lists
 them, and that record is created or, if it is there already, left alone: a task or a driver that was thought
@@ -31,6 +31,9 @@ _KEPT = 2
 _WHOLE = 64
 #: Below this, segments never call for a snapshot: many small files cost more than their bytes.
 LEAST = 1 << 18
+#: A snapshot is written when the segments since the last one are so many times as large. What is written is
+#: then a third more than what is read, whatever the windows, and a restart reads four times the state.
+TIMES = 3
 
 
 @dataclass(slots=True)
@@ -50,9 +53,9 @@ class Journal:
             self.snapshot, self.log = (epoch, *snapshot), []
 
     def wants_snapshot(self, more: int) -> bool:
-        """Whether the segments, with one of `more` bytes, outweigh the snapshot."""
+        """Whether the segments, with one of `more` bytes, are so many times as large as the snapshot."""
         size = sum(each[2] for each in self.log) + more
-        return size > max(LEAST, self.snapshot[2] if self.snapshot is not None else 0)
+        return size > max(LEAST, TIMES * self.snapshot[2] if self.snapshot is not None else 0)
 
     @property
     def since(self) -> int:

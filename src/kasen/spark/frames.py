@@ -45,7 +45,9 @@ __all__ = [
 # No cell holds this, so only a field that is not there is NULL, and "" is the empty string.
 _NULL = "\u0001"
 _CORRUPT = "_corrupt"
-_EPOCH_BYTES = str(256 << 20)
+#: An epoch takes so many bytes of files, some million rows: those of Parquet are far smaller in their files
+#: than in memory.
+_EPOCH_BYTES = {"parquet": 32 << 20, "csv": 128 << 20, "json": 256 << 20}
 
 _SPARK: dict[Kind, T.DataType] = {
     Kind.BOOLEAN: T.BooleanType(),
@@ -140,9 +142,11 @@ def _load(
     reading = reading.format(one.connector.format).schema(schema).options(**options)
     if not now:
         # An epoch must fit into memory, however much has piled up.
-        most = one.connector.option("maxFilesPerTrigger") or how.files_per_epoch
-        limit = ("maxBytesPerTrigger", _EPOCH_BYTES) if most is None else ("maxFilesPerTrigger", str(most))
-        reading = reading.option(*limit)
+        most = one.connector.option("maxFilesPerTrigger") or how.files_per_epoch or None
+        if most is not None:
+            reading = reading.option("maxFilesPerTrigger", str(most))
+        else:
+            reading = reading.option("maxBytesPerTrigger", str(_EPOCH_BYTES[one.connector.format]))
     # A file stream reads folders: one file is a folder seen through its name.
     folder, names = (path, f"*.{one.connector.format}") if path.is_dir() else (path.parent, path.name)
     return reading.option("pathGlobFilter", how.only or names).load(str(folder.resolve()))
@@ -227,5 +231,5 @@ def numbered(frame: DataFrame) -> DataFrame:
     return frame.withColumn(PLACE, F.monotonically_increasing_id())
 
 
-_OPTIONS = ("path", "diff", "follow")
+_OPTIONS = ("path", "diff", "follow", "maxFilesPerTrigger")
 _READERS = {"csv": _csv, "json": _typed, "parquet": _typed}

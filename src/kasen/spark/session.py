@@ -22,6 +22,12 @@ _LOCAL_FILES = {
 }
 
 
+def _heap() -> str:
+    """Memory for an embedded Spark: a quarter of the machine's, as epochs pass through it whole."""
+    there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return f"{min(max(there >> 22, 1024), 8192)}m"
+
+
 def session(master: str | None = None) -> SparkSession:
     """The active session, or a new one on `master` (embedded if None)."""
     active = SparkSession.getActiveSession()
@@ -46,6 +52,7 @@ def session(master: str | None = None) -> SparkSession:
             builder.config("spark.driver.host", "127.0.0.1")
             .config("spark.driver.bindAddress", "127.0.0.1")
             .config("spark.ui.enabled", "false")
+            .config("spark.driver.memory", os.environ.get("SPARK_DRIVER_MEMORY", _heap()))
             .config("spark.sql.shuffle.partitions", str(os.cpu_count() or 2))
         )
         for key, value in _LOCAL_FILES.items():
