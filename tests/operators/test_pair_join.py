@@ -11,8 +11,9 @@ import pytest
 
 from kasen.errors import ResourceError
 from kasen.kernels import pair_rows as kernel
-from kasen.operators import mjoin, rings
+from kasen.operators import mjoin, pair_join, rings, two_cores
 from kasen.operators.batch import END, Batch, Bound
+from kasen.operators.lazy import Lazy, part_of
 from kasen.operators.mjoin import MJoin, Seen
 from kasen.operators.pair_join import PairJoin
 from kasen.operators.probe_order import KeyClass
@@ -111,6 +112,35 @@ def test_it_says_what_the_general_join_says(classes: list[KeyClass], times: str)
             ]
             answers = [join.process(cut, Bound(upto)) for join in (fast, general)]
             assert bag(answers[0]) == bag(answers[1]), f"{seed=} {windows=}"
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+@pytest.mark.parametrize("times", [200_000, 40_000])
+def test_a_long_call_says_what_short_ones_say(
+    times: int, cores: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In pieces of which one is written while the next is matched; some instants have several arrivals."""
+    monkeypatch.setattr(pair_join, "_PIECE", 5000)
+    monkeypatch.setattr(two_cores, "worth", lambda _: cores == 2)
+    random = np.random.default_rng(times)
+    parts = []
+    for _ in range(2):
+        count = 50_000
+        ts = np.sort(random.integers(0, times, count))
+        words = np.vstack(
+            [random.integers(0, 900, count), random.integers(0, 9, count), np.zeros(count, np.int64)]
+        )
+        parts.append(Batch(ts, np.zeros(count, np.int64), np.ones(count, np.int64), words))
+    seen, columns = [Seen(2, rings.ROWS, 3000), Seen(2, rings.RANGE, times // 20)], [(0, 0), (0, 1), (1, 1)]
+    long, short = (PairJoin(seen, [{0: 0, 1: 0}], columns) for _ in range(2))
+    expected: Counter[tuple[int, ...]] = Counter()
+    for upto in range(1000, times + 1000, 1000):
+        cut = [each.where((each.ts < upto) & (each.ts >= upto - 1000)) for each in parts]
+        expected += bag(short.process(cut, Bound(upto)))
+    lazy = [Lazy([part_of(each).between(0, 20_000), part_of(each).between(20_000, 50_000)]) for each in parts]
+    answer = long.process(lazy, END)
+    assert bag(answer) == expected
+    assert (np.diff(answer.ts) >= 0).all()
 
 
 def bag(found: Batch) -> Counter[tuple[int, ...]]:

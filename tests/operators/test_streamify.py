@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from kasen.operators.batch import ORDER_DOUBLE, ORDER_INTEGER, ORDER_TEXT, double_bits
+from kasen.operators.batch import END, ORDER_DOUBLE, ORDER_INTEGER, ORDER_TEXT, double_bits, ones
 from kasen.operators.delay import Delay
 from kasen.operators.dictionary import Dictionary
 from kasen.operators.streamify import Every, Inserted, Whole
 from kasen.operators.value_order import ValueOrder
-from tests.operators.cuts import all_cuts, batch, changes_of
+from tests.operators.cuts import Change, all_cuts, batch, changes_of
 
 
 def integers(columns: int = 1) -> ValueOrder:
@@ -32,6 +32,29 @@ CHANGES = batch(
 def test_istream_is_what_entered_after_netting_in_value_order() -> None:
     found = all_cuts(lambda: Inserted(integers(), 1, netted=False), [CHANGES], 6, 0)
     assert found == [(1, 0, 1, (5, 0)), (3, 0, 1, (3, 0)), (3, 0, 1, (3, 0)), (3, 0, 1, (4, 0))]
+
+
+def test_istream_sorts_what_enters_at_an_instant_unless_it_is_sorted() -> None:
+    """Random batches in which everything enters, some sorted already, against Python's sort."""
+    texts = ["m", "b", "z", "a", "k"]
+    dictionary = Dictionary()
+    codes = dictionary.encode(texts).tolist()
+    doubles = double_bits(np.array([-2.5, 0.0, 1.5, np.nan])).tolist()
+    order = ValueOrder(np.array([ORDER_INTEGER, ORDER_DOUBLE, ORDER_TEXT], np.int64), dictionary)
+    for seed in range(60):
+        random = np.random.default_rng(seed)
+        times = sorted(random.integers(0, 9, 30).tolist())
+        values = zip(*(random.choice(each, 30).tolist() for each in ([-1, 1], doubles, codes)), strict=True)
+        rows = [(ts, 0, 1, (*row, 0)) for ts, row in zip(times, values, strict=True)]
+
+        def place(change: Change) -> tuple[int, int, int, str]:
+            ts, _, _, (whole, double, code, _) = change
+            return ts, whole, doubles.index(double), texts[codes.index(code)]
+
+        expected = sorted(rows, key=place)
+        given = batch(expected if seed % 2 else rows, 3)
+        given.diff = ones(len(rows))
+        assert changes_of(Inserted(order, 1, netted=True).process([given], END)) == expected, seed
 
 
 def test_dstream_is_what_left_as_tuples_of_a_stream() -> None:

@@ -46,13 +46,13 @@ class Decoder:
 
     def table(self, batch: Batch) -> pa.Table:
         """The batch's changes, in its order. The table shares no memory with it that others may keep."""
-        size = len(batch)
         # What was chosen from elsewhere is put into memory of its own when it is first asked for.
-        own = isinstance(batch, Lazy) and batch.is_chosen
-        seq = tick = _same(_ZEROS, size)
-        if not are_zeros(batch.sub):
+        own = isinstance(batch, Lazy) and (batch.is_chosen or batch.is_fresh)
+        if are_zeros(batch.sub):
+            seq = tick = _same(_ZEROS, batch.sub)
+        else:
             seq, tick = (_whole(numbers) for numbers in unpack_sub(batch.sub))
-        diff = _same(_ONES, size) if are_ones(batch.diff) else _whole(batch.diff.copy())
+        diff = _same(_ONES, batch.diff) if are_ones(batch.diff) else _whole(batch.diff.copy())
         columns = [self._column(batch.ts, None, *self._time, own=own), seq, tick, diff]
         words = batch.column(-1) if batch.has_nulls() else None
         for index, (kind, arrow) in enumerate(self._types):
@@ -90,9 +90,9 @@ _INT64 = pa.int64()
 _ZEROS, _ONES = _whole(np.zeros(_SHARED, np.int64)), _whole(np.ones(_SHARED, np.int64))
 
 
-def _same(shared: pa.Array, size: int) -> pa.Array:
-    """So many of the one value that an array has."""
-    return shared.slice(0, size) if size <= _SHARED else pa.repeat(shared[0], size)
+def _same(shared: pa.Array, numbers: I64) -> pa.Array:
+    """Numbers that are those of `shared`, all the same, in memory that is never written to."""
+    return shared.slice(0, len(numbers)) if len(numbers) <= _SHARED else _whole(numbers)
 
 
 def _texts(values: I64, nulls: Flags | None, dictionary: Dictionary) -> pa.StringArray:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from kasen.kernels.compiled import V, compiled
 
 _NEVER = -(2**63)
@@ -48,13 +50,46 @@ def merge_order(ts: Any, sub: Any, other_ts: Any, other_sub: Any, order: Any) ->
             j += 1
 
 
-@compiled(f"int64({V}, {V})", inline=False)
-def has_ties(ts: Any, sub: Any) -> Any:
-    """Whether two neighbours are at one instant."""
-    for i in range(1, len(ts)):
-        if ts[i] == ts[i - 1] and sub[i] == sub[i - 1]:
-            return 1
-    return 0
+@compiled(f"void({V}, {V}, int64, {V}, {V})", inline=False)
+def number_two(ts: Any, other_ts: Any, step: Any, sub: Any, other_sub: Any) -> None:
+    """Numbers the rows of two ascending lists within each time, by `step`; the first list's come first."""
+    i = j = 0
+    n, m = len(ts), len(other_ts)
+    last = number = 0
+    while i < n or j < m:
+        is_first = j == m or (i < n and ts[i] <= other_ts[j])
+        now = ts[i] if is_first else other_ts[j]
+        number = number + step if i + j > 0 and now == last else 0
+        last = now
+        if is_first:
+            sub[i] = number
+            i += 1
+        else:
+            other_sub[j] = number
+            j += 1
+
+
+@compiled(f"boolean({V}, {V})", inline=False)
+def share_a_time(ts: Any, other_ts: Any) -> Any:
+    """Whether any two rows of two ascending lists, or of one of them, have the same time."""
+    i = j = 0
+    n, m = len(ts), len(other_ts)
+    equal = 0
+    for k in range(1, n):
+        equal += ts[k] == ts[k - 1]
+    for k in range(1, m):
+        equal += other_ts[k] == other_ts[k - 1]
+    steps = min(n, m)
+    while steps > 0 and equal == 0:
+        for _ in range(steps):
+            a, b = ts[np.uint64(i)], other_ts[np.uint64(j)]
+            equal += a == b
+            # No branch: which is less cannot be guessed.
+            first = np.int64(a <= b)
+            i += first
+            j += 1 - first
+        steps = min(n - i, m - j)
+    return equal > 0
 
 
 @compiled(f"boolean({V}, int64)", inline=False)

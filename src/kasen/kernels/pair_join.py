@@ -85,14 +85,15 @@ def merge(store: Any, cfg: Any, l_sub: Any, r_sub: Any, cursor: Any, work: Any, 
     l_ts, r_ts = row_place(cfg, 0, cfg[0, FIRST]), row_place(cfg, 1, cfg[1, FIRST])
     l_id, r_id = 2 * cfg[0, FIRST], 2 * cfg[1, FIRST] + 1
     at = 0
-    tied = False
+    tied = 0
     both = min(most, n - i, m - j)
     while both > 0:
         for k in range(at, at + both):
             a, b = store[np.uint64(l_ts + i)], store[np.uint64(r_ts + j)]
             s, t = l_sub[np.uint64(i)], r_sub[np.uint64(j)]
-            tied |= (a == b) & (s == t)
-            left = np.int64((a < b) | ((a == b) & (s <= t)))
+            equal = np.int64(a == b)
+            tied |= equal & np.int64(s == t)
+            left = np.int64(a < b) | (equal & np.int64(s <= t))
             # No branch: which side is next cannot be guessed.
             other = r_id + 2 * j
             work[_ID, k] = other + (l_id + 2 * i - other) * left
@@ -106,7 +107,7 @@ def merge(store: Any, cfg: Any, l_sub: Any, r_sub: Any, cursor: Any, work: Any, 
     while at < most and j < m:
         work[_ID, at] = r_id + 2 * j
         j, at = j + 1, at + 1
-    return at, tied
+    return at, tied != 0
 
 
 @compiled(f"boolean({V}, {M}, int64, {V}, int64, int64)")
@@ -115,7 +116,9 @@ def ties(store: Any, cfg: Any, side: Any, sub: Any, begin: Any, end: Any) -> Any
     at = row_place(cfg, side, cfg[side, FIRST])
     found = 0
     for i in range(begin, min(end, cfg[side, COUNT] - 1)):
-        found += (store[at + i] == store[at + i + 1]) & (sub[i] == sub[i + 1])
+        one, next_ = np.uint64(i), np.uint64(i + 1)
+        same = store[np.uint64(at + i)] == store[np.uint64(at + i + 1)]
+        found += np.int64(same) & np.int64(sub[one] == sub[next_])
     return found > 0
 
 
@@ -144,25 +147,40 @@ def before_ties(store: Any, cfg: Any, l_sub: Any, r_sub: Any, cursor: Any, work:
     return count
 
 
-@compiled(f"int64({V}, {M}, {J}, int64)")
-def hold_counts(store: Any, cfg: Any, work: Any, count: Any) -> Any:
+@compiled(f"int64({V}, {M}, int64, int64)")
+def first_repeated(store: Any, cfg: Any, side: Any, end: Any) -> Any:
+    """The first arrival of a side before `end` that equals the row that it pushes out; `end` if none does."""
+    length = cfg[side, LENGTH]
+    if cfg[side, KIND] == ROWS:
+        at = row_place(cfg, side, 0) + cfg[side, ROOM]
+        for number in range(max(cfg[side, NEXT], cfg[side, START] + length), end):
+            same = store[np.uint64(at + number)] == store[np.uint64(at + number - length)]
+            if same and same_row(store, cfg, side, number, number - length):
+                return number
+    return end
+
+
+@compiled(f"int64({V}, {M}, {J}, int64, int64)")
+def hold_counts(store: Any, cfg: Any, work: Any, count: Any, lefts: Any) -> Any:
     """For windows that count: the first row that each arrival may meet. How many are so before a conflict.
 
-    A conflict is an arrival that equals the row that it pushes out.
+    A conflict is an arrival that equals the row that it pushes out. `lefts` of the arrivals are on the left.
     """
-    l_next, r_next = cfg[0, NEXT], cfg[1, NEXT]
+    both = cfg[0, NEXT] + cfg[1, NEXT]
+    l_start, r_start = cfg[0, START], cfg[1, START]
     l_length = cfg[0, LENGTH] if cfg[0, KIND] == ROWS else _FAR
     r_length = cfg[1, LENGTH] if cfg[1, KIND] == ROWS else _FAR
     for t in range(count):
-        number, side = np.int64(work[_ID, t]) >> 1, work[_ID, t] & 1
-        theirs = t + (l_next + r_next - number)
-        start = max(theirs - (l_length if side else r_length), cfg[0, START] if side else cfg[1, START])
-        work[_LEAST, t] = 2 * start
-    for t in range(count):
-        number, side = np.int64(work[_ID, t]) >> 1, np.int64(work[_ID, t] & 1)
-        old = number - (r_length if side else l_length)
-        if old >= cfg[side, START] and same_row(store, cfg, side, number, old):
-            return t
+        id_ = np.int64(work[_ID, t])
+        theirs = t + both - (id_ >> 1)
+        l_least, r_least = max(theirs - l_length, l_start), max(theirs - r_length, r_start)
+        work[_LEAST, t] = 2 * (l_least if id_ & 1 else r_least)
+    l_end, r_end = cfg[0, NEXT] + lefts, cfg[1, NEXT] + count - lefts
+    l_to, r_to = first_repeated(store, cfg, 0, l_end), first_repeated(store, cfg, 1, r_end)
+    if l_to < l_end or r_to < r_end:
+        for t in range(count):
+            if (work[_ID, t] >> 1) == (r_to if work[_ID, t] & 1 else l_to):
+                return t
     return count
 
 
@@ -491,6 +509,15 @@ def arrive(
 # ---------------------------------------------------------------- all of it
 
 
+@compiled(f"int64({J}, int64)")
+def lefts_of(work: Any, count: Any) -> Any:
+    """How many of the block's first arrivals are on the left."""
+    rights = 0
+    for t in range(count):
+        rights += work[_ID, t] & 1
+    return count - rights
+
+
 @compiled(f"int64({V}, {M}, {M}, {V}, {V}, {V}, {J})", inline=False)
 def plan(store: Any, cfg: Any, keys: Any, l_sub: Any, r_sub: Any, cursor: Any, work: Any) -> Any:
     """The next block: its arrivals' ids and the least ids that they may meet. Its size; 0 if the next instant
@@ -498,18 +525,19 @@ def plan(store: Any, cfg: Any, keys: Any, l_sub: Any, r_sub: Any, cursor: Any, w
     most = min(cursor[SIZE], work.shape[1])
     count, tied = merge(store, cfg, l_sub, r_sub, cursor, work, most)
     if cfg[0, KIND] != UNBOUNDED or cfg[1, KIND] != UNBOUNDED:
-        lefts = 0
-        for t in range(count):
-            lefts += 1 - (work[_ID, t] & 1)
+        lefts = lefts_of(work, count)
         l_end, r_end = cursor[LEFT] + lefts, cursor[RIGHT] + count - lefts
         tied = tied or ties(store, cfg, 0, l_sub, cursor[LEFT], l_end)
         tied = tied or ties(store, cfg, 1, r_sub, cursor[RIGHT], r_end)
-        free = before_ties(store, cfg, l_sub, r_sub, cursor, work, count) if tied else count
+        free = count
+        if tied:
+            free = before_ties(store, cfg, l_sub, r_sub, cursor, work, count)
+            lefts = lefts_of(work, free)
         timed = cfg[0, KIND] == RANGE or cfg[0, KIND] == NOW or cfg[1, KIND] == RANGE or cfg[1, KIND] == NOW
         if timed:
             free = hold(store, cfg, keys, l_sub, r_sub, work, free)
         else:
-            free = hold_counts(store, cfg, work, free)
+            free = hold_counts(store, cfg, work, free, lefts)
         cursor[SIZE] = min(2 * most, BLOCK) if free == count else max(min(2 * free, BLOCK), _SHORT)
         count = free
     else:
@@ -521,13 +549,11 @@ def plan(store: Any, cfg: Any, keys: Any, l_sub: Any, r_sub: Any, cursor: Any, w
 @compiled(f"void({M}, {V}, {J}, int64)")
 def take_block(cfg: Any, cursor: Any, work: Any, count: Any) -> None:
     """The block's arrivals are in their chains: marks move past them."""
-    rights = 0
-    for t in range(count):
-        rights += work[_ID, t] & 1
-    cursor[LEFT] += count - rights
-    cursor[RIGHT] += rights
-    cfg[0, NEXT] += count - rights
-    cfg[1, NEXT] += rights
+    lefts = lefts_of(work, count)
+    cursor[LEFT] += lefts
+    cursor[RIGHT] += count - lefts
+    cfg[0, NEXT] += lefts
+    cfg[1, NEXT] += count - lefts
     for side in range(2):
         if cfg[side, KIND] == ROWS:
             cfg[side, START] = max(cfg[side, START], cfg[side, NEXT] - cfg[side, LENGTH])

@@ -22,23 +22,26 @@ def verify(store: Any, cfg: Any, keys: Any, pairs: Any, count: Any) -> Any:
     return kept
 
 
-@compiled(f"void({V}, {M}, {J}, {V}, int64, int64, {V}, {V})", inline=False)
-def instants(store: Any, cfg: Any, pairs: Any, subs: Any, begin: Any, end: Any, ts: Any, sub: Any) -> None:
-    """The instants of the pairs from `begin` to `end`, none of which leave: those of their arrivals.
+@compiled(f"void({V}, {M}, {J}, {V}, int64, {V}, {V}, int64)", inline=False)
+def instants(store: Any, cfg: Any, pairs: Any, subs: Any, count: Any, ts: Any, sub: Any, to: Any) -> None:
+    """The instants of pairs none of which leave, into the places from `to` on: those of their arrivals.
 
-    `subs` are those of the call's arrivals, the left side's first; if empty, `sub` is left alone.
+    `subs` are those of the call's arrivals, the left side's first; if empty, they are all 0.
     """
     l_at, r_at = row_place(cfg, 0, 0), row_place(cfg, 1, 0)
-    for n in range(begin, end):
+    for n in range(count):
         side = pairs[PAIR_AT, n] & 1
         number = np.int64(pairs[PAIR_RIGHT, n] if side else pairs[PAIR_LEFT, n])
-        ts[n] = store[np.uint64(number + (r_at if side else l_at))]
+        ts[to + n] = store[np.uint64(number + (r_at if side else l_at))]
     if len(subs):
         l_at, r_at = -cfg[0, FIRST], cfg[0, COUNT] - cfg[1, FIRST]
-        for n in range(begin, end):
+        for n in range(count):
             side = pairs[PAIR_AT, n] & 1
             number = np.int64(pairs[PAIR_RIGHT, n] if side else pairs[PAIR_LEFT, n])
-            sub[n] = subs[np.uint64(number + (r_at if side else l_at))]
+            sub[to + n] = subs[np.uint64(number + (r_at if side else l_at))]
+    else:
+        for n in range(count):
+            sub[to + n] = 0
 
 
 @compiled(f"void({V}, {M}, {J}, {V}, {V}, {V}, {V})", inline=False)
@@ -56,9 +59,9 @@ def mixed_instants(store: Any, cfg: Any, pairs: Any, subs: Any, ts: Any, sub: An
         sub[n] = subs[at + cfg[0, COUNT] * side]
 
 
-@compiled(f"void({V}, {M}, {J}, {M}, int64, int64, {M})", inline=False)
-def gather(store: Any, cfg: Any, pairs: Any, columns: Any, begin: Any, end: Any, data: Any) -> None:
-    """The values of the pairs from `begin` to `end` into the same places of `data`.
+@compiled(f"void({V}, {M}, {J}, {M}, int64, {M}, int64)", inline=False)
+def gather(store: Any, cfg: Any, pairs: Any, columns: Any, count: Any, data: Any, to: Any) -> None:
+    """The pairs' values into the places of `data` from `to` on.
 
     `columns` are (side, word); the rows of `data` are they and the NULL bits.
     """
@@ -67,14 +70,14 @@ def gather(store: Any, cfg: Any, pairs: Any, columns: Any, begin: Any, end: Any,
         side = columns[c, 0]
         at = row_place(cfg, side, 0) + columns[c, 1] * cfg[side, ROOM]
         numbers = PAIR_RIGHT if side else PAIR_LEFT
-        for n in range(begin, end):
-            data[c, n] = store[np.uint64(at + pairs[numbers, n])]
-    for n in range(begin, end):
-        data[width, n] = 0
+        for n in range(count):
+            data[c, to + n] = store[np.uint64(at + pairs[numbers, n])]
+    for n in range(count):
+        data[width, to + n] = 0
     for c in range(width):
         side, bit = columns[c, 0], columns[c, 1] - 1
         if cfg[side, ANY_NULLS]:
             at = row_place(cfg, side, 0) + cfg[side, WORDS] * cfg[side, ROOM]
             numbers = PAIR_RIGHT if side else PAIR_LEFT
-            for n in range(begin, end):
-                data[width, n] |= ((store[np.uint64(at + pairs[numbers, n])] >> bit) & 1) << c
+            for n in range(count):
+                data[width, to + n] |= ((store[np.uint64(at + pairs[numbers, n])] >> bit) & 1) << c

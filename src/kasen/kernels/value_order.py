@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from kasen.kernels.compiled import M, V, compiled
 
 #: How a column's numbers compare; as in operators.batch.
@@ -54,6 +56,33 @@ def are_sorted(ts: Any, sub: Any, diff: Any, orders: Any, data: Any, labels: Any
         if _is_before(data, diff, orders, labels, row, row - 1):
             return False
     return True
+
+
+@compiled(f"int64({V}, {V}, {V})", inline=False)
+def find_ties(ts: Any, sub: Any, rows: Any) -> Any:
+    """Writes where a row and the next are at one instant; returns how often. `rows` is as long as `ts`."""
+    count = 0
+    for i in range(len(ts) - 1):
+        one, after = np.uint64(i), np.uint64(i + 1)
+        rows[np.uint64(count)] = i
+        count += np.int64(ts[one] == ts[after]) & np.int64(sub[one] == sub[after])
+    return count
+
+
+@compiled(f"int64({V}, int64, {V}, int64, {V})", inline=False)
+def undecided(column: Any, order: Any, rows: Any, count: Any, labels: Any) -> Any:
+    """Of the first `count` rows those whose value the next row has, too, in their place; returns how many.
+
+    -1 if the next row's value is less.
+    """
+    kept, descends = 0, 0
+    for k in range(count):
+        row = np.uint64(rows[k])
+        value, after = column[row], column[row + np.uint64(1)]
+        rows[np.uint64(kept)] = rows[k]
+        kept += np.int64(value == after)
+        descends += _comparable(value, order, labels) > _comparable(after, order, labels)
+    return -1 if descends else kept
 
 
 @compiled(f"void({V}, int64, int64, {V}, {M}, {V}, {V}, {V})", inline=False)

@@ -103,23 +103,41 @@ def places(keep: npt.NDArray[np.bool_]) -> I64:
     return rows
 
 
-_SHARED = 1 << 19
-_ONES, _ZEROS = np.ones(_SHARED, np.int64), np.zeros(_SHARED, np.int64)
+_SHARED, _MOST_SHARED = 1 << 19, 1 << 21
+# Longer ones are made when they are first asked for.
+_ONES, _ZEROS = [np.ones(_SHARED, np.int64)], [np.zeros(_SHARED, np.int64)]
 
 
 def ones(count: int) -> I64:
     """So many ones, in memory that all share: nobody changes a batch."""
-    return _ONES[:count] if count <= _SHARED else np.ones(count, np.int64)
+    return _ONES[0][:count] if count <= _SHARED else _many(count, _ONES, 1)
+
+
+def zeros(count: int) -> I64:
+    """So many zeros, in memory that all share."""
+    return _ZEROS[0][:count] if count <= _SHARED else _many(count, _ZEROS, 0)
+
+
+def _many(count: int, shared: list[I64], value: int) -> I64:
+    if count > _MOST_SHARED:
+        return np.full(count, value, np.int64)
+    longest = next((each for each in shared if len(each) >= count), None)
+    if longest is None:
+        longest = np.full(1 << (count - 1).bit_length(), value, np.int64)
+        shared.append(longest)
+    return longest[:count]
 
 
 def are_ones(array: I64) -> bool:
     """Whether this is known, without a look, to be `ones` or a part of them."""
-    return array.base is _ONES
+    base = array.base
+    return base is _ONES[0] or any(base is each for each in _ONES)
 
 
 def are_zeros(array: I64) -> bool:
     """Whether this is known, without a look, to be `zeros` or a part of them."""
-    return array.base is _ZEROS
+    base = array.base
+    return base is _ZEROS[0] or any(base is each for each in _ZEROS)
 
 
 def matrix(columns: Columns) -> I64:
@@ -127,11 +145,6 @@ def matrix(columns: Columns) -> I64:
     if isinstance(columns, np.ndarray):
         return np.ascontiguousarray(columns)
     return np.stack(columns)
-
-
-def zeros(count: int) -> I64:
-    """So many zeros, in memory that all share."""
-    return _ZEROS[:count] if count <= _SHARED else np.zeros(count, np.int64)
 
 
 def empty(columns: int) -> Batch:

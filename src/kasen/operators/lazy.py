@@ -38,13 +38,14 @@ class Part(NamedTuple):
     def halves(self) -> tuple[Part, Part]:
         """The first half of the changes, and the others."""
         cut = self.size // 2
+        return self.between(0, cut), self.between(cut, self.size)
+
+    def between(self, begin: int, end: int) -> Part:
+        """The changes from `begin` to before `end`."""
         if self.rows is not None:
-            return self._replace(rows=self.rows[:cut]), self._replace(rows=self.rows[cut:])
+            return self._replace(rows=self.rows[begin:end])
         ts, sub, diff, columns, _ = self
-        return (
-            Part(ts[:cut], sub[:cut], diff[:cut], [column[:cut] for column in columns]),
-            Part(ts[cut:], sub[cut:], diff[cut:], [column[cut:] for column in columns]),
-        )
+        return Part(ts[begin:end], sub[begin:end], diff[begin:end], [each[begin:end] for each in columns])
 
     def where(self, keep: npt.NDArray[np.bool_]) -> Part:
         chosen = places(keep)
@@ -68,9 +69,11 @@ def parts_of(batch: Batch) -> Sequence[Part]:
 class Lazy(Batch):
     """The changes of the parts, one part after the other. Used like any batch."""
 
-    __slots__ = ("_columns", "_parts", "_size")
+    __slots__ = ("_columns", "_parts", "_size", "is_fresh")
 
-    def __init__(self, parts: Sequence[Part]) -> None:
+    def __init__(self, parts: Sequence[Part], *, is_fresh: bool = False) -> None:
+        #: Whether the parts' memory was made for them: whoever gets the columns may keep them.
+        self.is_fresh = is_fresh
         # The arrays of a batch are not set: `__getattr__` makes each when it is first looked at.
         self._parts = parts
         self._size = parts[0].size if len(parts) == 1 else sum(part.size for part in parts)
@@ -138,6 +141,17 @@ class Lazy(Batch):
             parts.append(part.where(keep[first : first + part.size]))
             first += part.size
         return Lazy(parts)
+
+    def between(self, begin: int, end: int) -> Lazy:
+        """The changes from `begin` to before `end`."""
+        parts = []
+        first = 0
+        for part in self._parts:
+            cut = part.between(max(begin - first, 0), max(min(end - first, part.size), 0))
+            if cut.size:
+                parts.append(cut)
+            first += part.size
+        return Lazy(parts or self._parts[:0])
 
     def pick(self, sources: I64, write: Write | None = None) -> Batch:
         """`write`, if any, is called for all parts, to write columns that are left to the caller."""

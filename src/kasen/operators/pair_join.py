@@ -1,28 +1,36 @@
-"""The join of two windows of which only what enters counts: document A's, in blocks of arrivals."""
+"""The join of two windows of which only what enters counts: document A's, in blocks of arrivals.
+
+Calls are taken in pieces that fit a core's cache. On two cores one piece's pairs become changes while the
+next piece is matched. What a piece finds never depends on how far the other core has got, so the order of
+arrivals alone decides, as on one core.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 
 from kasen.kernels import pair_join as kernel
 from kasen.kernels import pair_output as output
 from kasen.kernels import rings
+from kasen.operators import two_cores
 from kasen.operators.base import State
-from kasen.operators.batch import I64, Batch, Bound, are_zeros, empty, ones, zeros
-from kasen.operators.join import Residual, satisfying
+from kasen.operators.batch import I64, Batch, Bound, empty
 from kasen.operators.mjoin import NETTED, Seen
-from kasen.operators.net import net
+from kasen.operators.pair_output import I32, PairOutput
 from kasen.operators.pair_rows import PairRows
 from kasen.operators.probe_order import KeyClass, find_keys
 from kasen.operators.rings import Side
 
-_NOTHING = np.empty(0, np.int64)
+#: Arrivals of a side that are received at once.
+_PIECE = 1 << 15
 # Room for pairs at first; a rare large answer's is given back.
 _PAIRS = 1 << 12
 _MANY_PAIRS = 1 << 20
+
+Span = tuple[int, int]
 
 
 def runs_as_pair(inputs: Sequence[Seen], mode: int) -> bool:
@@ -32,7 +40,7 @@ def runs_as_pair(inputs: Sequence[Seen], mode: int) -> bool:
 
 
 class PairJoin:
-    """Pairs of rows, equal in each of `classes`, for which `residuals` are true, as they enter, net.
+    """Pairs of rows, equal in each of `classes`, as they enter, net.
 
     `columns` are the output's, as (input, column): all of the inputs' columns, or equal ones.
     """
@@ -42,47 +50,71 @@ class PairJoin:
         inputs: Sequence[Seen],
         classes: Sequence[KeyClass],
         columns: Sequence[tuple[int, int]],
-        residuals: Sequence[Residual] = (),
     ) -> None:
         keys = find_keys(2, classes)
         self._rows = PairRows(
             [Side(each.columns, each.kind, each.length, keys.columns(i)) for i, each in enumerate(inputs)]
         )
         self._columns: I64 = np.array([(i, 1 + c) for i, c in columns], np.int64).reshape(-1, 2)
-        self._residuals = tuple(residuals)
         self._nothing = empty(len(columns))
         self._cursor: I64 = np.zeros(kernel.CURSOR, np.int64)
         self._cursor[[kernel.SIZE, kernel.SPAN]] = kernel.BLOCK
-        self._work = np.empty((kernel.WORK, kernel.BLOCK), np.int32)
+        self._work: I32 = np.empty((kernel.WORK, kernel.BLOCK), np.int32)
         self._words: I64 = np.empty(kernel.BLOCK, np.int64)
-        self._found = np.empty((2, kernel.FOUND), np.int32)
-        self._pairs = np.empty((3, _PAIRS), np.int32)
+        self._found: I32 = np.empty((2, kernel.FOUND), np.int32)
+        # Two, because pairs may be written from one while the other is filled.
+        self._pairs, self._other = np.empty((3, _PAIRS), np.int32), np.empty((3, _PAIRS), np.int32)
+        #: How many pairs an arrival brought lately.
+        self._yield = 1.0
 
     # ------------------------------------------------------------ running
 
     def process(self, inputs: Sequence[Batch], upto: Bound) -> Batch:
         del upto
         left, right = inputs
-        if not len(left) and not len(right):
+        arrivals = len(left) + len(right)
+        if not arrivals:
             return self._nothing
-        self._rows.receive(inputs)
-        count = self._match(left.sub, right.sub)
-        if len(self._rows.keys[0]) > 1:
-            rows = self._rows
-            count = int(output.verify(rows.store, rows.cfg, rows.keys, self._pairs, count))
-        if not count:
+        pieces = cuts(left.ts, right.ts)
+        answer = self._run_all(inputs, pieces) if len(pieces) > 1 else self._run_one(inputs, pieces[0])
+        if answer is None:
+            self._yield /= 2
             return self._nothing
-        answer = self._output(count, left.sub, right.sub)
-        for residual in self._residuals:
-            answer = satisfying(answer, residual)
-        if self._cursor[kernel.CANCELS]:
-            answer = net(answer)
-            answer = answer.where(answer.diff > 0)
-        self._give_back(count)
+        self._yield = len(answer) / arrivals
         return answer
 
+    def _run_one(self, inputs: Sequence[Batch], spans: Sequence[Span]) -> Batch | None:
+        self._rows.receive(inputs, spans)
+        count = self._match(inputs[0].sub, inputs[1].sub)
+        if not count:
+            return None
+        answer = PairOutput(self._columns, 0 if self._cursor[kernel.CANCELS] else count)
+        self._writing(answer, count, inputs[0].sub, inputs[1].sub)()
+        return answer.take()
+
+    def _run_all(self, inputs: Sequence[Batch], pieces: Sequence[Sequence[Span]]) -> Batch | None:
+        arrivals = len(inputs[0]) + len(inputs[1])
+        answer = PairOutput(self._columns, int(arrivals * self._yield * 1.1) + _PAIRS)
+        on_two_cores = two_cores.worth(arrivals)
+        write: Callable[[], None] | None = None
+        for spans in pieces:
+            if write is not None and self._rows.must_move(spans):
+                write = write()  # it reads rows where they lie now
+            self._rows.receive(inputs, spans)
+            subs = [each.sub[begin:end] for each, (begin, end) in zip(inputs, spans, strict=True)]
+            if write is None:
+                count = self._match(*subs)
+            else:
+                _, count = two_cores.both(write, partial(self._match, *subs))
+            write = self._writing(answer, count, *subs)
+            if not on_two_cores:
+                write = write()
+        if write is not None:
+            write()
+        return answer.take()
+
     def _match(self, l_sub: I64, r_sub: I64) -> int:
-        """Finds the pairs of the call's arrivals; returns how many."""
+        """Finds the pairs of the arrivals received; returns how many."""
         rows, cursor = self._rows, self._cursor
         cursor[: kernel.PHASE] = 0
         cursor[kernel.CANCELS], cursor[kernel.USED] = 0, rows.used
@@ -96,28 +128,21 @@ class PairJoin:
                 rows.make_slots(int(cursor[kernel.WANTED]))
                 cursor[kernel.USED] = rows.used
         rows.used = int(cursor[kernel.USED])
-        return int(cursor[kernel.WRITTEN])
+        count = int(cursor[kernel.WRITTEN])
+        if rows.keys.shape[1] > 1:
+            count = int(output.verify(rows.store, rows.cfg, rows.keys, self._pairs, count))
+        return count
 
-    def _output(self, count: int, l_sub: I64, r_sub: I64) -> Batch:
-        """The pairs as changes."""
-        store, cfg, pairs = self._rows.store, self._rows.cfg, self._pairs
-        ts, data = np.empty(count, np.int64), np.empty((len(self._columns) + 1, count), np.int64)
-        output.gather(store, cfg, pairs, self._columns, 0, count, data)
+    def _writing(self, answer: PairOutput, count: int, l_sub: I64, r_sub: I64) -> Callable[[], None]:
+        """What writes the pairs just found into the answer, now or while others are looked for."""
+        rows = self._rows
+        pairs = self._pairs
+        self._pairs, self._other = _given_back(self._other, count), pairs
         if self._cursor[kernel.CANCELS]:
-            sub, diff = np.empty(count, np.int64), np.empty(count, np.int64)
-            output.mixed_instants(store, cfg, pairs, np.concatenate([l_sub, r_sub]), ts, sub, diff)
-            return Batch(ts, sub, diff, data)
-        if are_zeros(l_sub) and are_zeros(r_sub):
-            sub, subs = zeros(count), _NOTHING
-        else:
-            sub, subs = np.empty(count, np.int64), np.concatenate([l_sub, r_sub])
-        output.instants(store, cfg, pairs, subs, 0, count, ts, sub)
-        return Batch(ts, sub, ones(count), data)
-
-    def _give_back(self, count: int) -> None:
-        room = self._pairs.shape[1]
-        if room > _MANY_PAIRS and count < room // 8:
-            self._pairs = np.empty((3, _PAIRS), np.int32)
+            answer.write_netted(rows.store, rows.cfg, pairs, count, l_sub, r_sub)
+            return _nothing_to_do
+        at = answer.make_room(count)
+        return partial(answer.write, at, rows.store, rows.cfg.copy(), pairs, count, l_sub, r_sub)
 
     # ------------------------------------------------------------ time and state
 
@@ -138,7 +163,39 @@ class PairJoin:
         return self._rows.since(i)
 
 
-def _wider(pairs: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
+def cuts(left: I64, right: I64) -> list[tuple[Span, Span]]:
+    """Two lists of ascending times in pieces, those of one time always in the same."""
+    if len(left) <= _PIECE and len(right) <= _PIECE:
+        return [((0, len(left)), (0, len(right)))]
+    return list(_cuts(left, right))
+
+
+def _cuts(left: I64, right: I64) -> Iterator[tuple[Span, Span]]:
+    i = j = 0
+    most = _PIECE
+    while i < len(left) or j < len(right):
+        to, other = min(i + most, len(left)), min(j + most, len(right))
+        ends = [int(ts[end]) for ts, end in ((left, to), (right, other)) if end < len(ts)]
+        if ends:
+            to = i + int(left[i:to].searchsorted(min(ends)))
+            other = j + int(right[j:other].searchsorted(min(ends)))
+        if to == i and other == j:
+            most *= 2  # more of one time than a piece
+            continue
+        yield (i, to), (j, other)
+        i, j, most = to, other, _PIECE
+
+
+def _wider(pairs: I32) -> I32:
     wider = np.empty((3, 2 * pairs.shape[1]), np.int32)
     wider[:, : pairs.shape[1]] = pairs
     return wider
+
+
+def _given_back(pairs: I32, count: int) -> I32:
+    room = pairs.shape[1]
+    return np.empty((3, _PAIRS), np.int32) if room > _MANY_PAIRS and count < room // 8 else pairs
+
+
+def _nothing_to_do() -> None:
+    pass

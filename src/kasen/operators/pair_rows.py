@@ -76,18 +76,25 @@ class PairRows:
         span = self._span(side)
         return self.links[at + span.start : at + span.stop]
 
+    def must_move(self, spans: Sequence[tuple[int, int]]) -> bool:
+        """Whether rows will move before so many more can be received."""
+        return any(not self._has_room(side, end - begin) for side, (begin, end) in enumerate(spans))
+
+    def _has_room(self, side: int, count: int) -> bool:
+        next_ = self.cfg.item(side, kernel.NEXT)
+        end = next_ - self.cfg.item(side, kernel.BASE) + count
+        return end <= self.cfg.item(side, kernel.ROOM) and next_ + count < kernel.MOST_ROWS
+
     def _make_room(self, side: int, count: int) -> None:
         """Room for so many more rows of a side."""
+        if self._has_room(side, count):
+            return
         cfg = self.cfg[side]
         room = int(cfg[kernel.ROOM])
-        end = int(cfg[kernel.NEXT] - cfg[kernel.BASE]) + count
-        if end <= room and cfg[kernel.NEXT] + count < kernel.MOST_ROWS:
-            return
         held = self.held(side)
         if held + count >= kernel.MOST_ROWS:
             raise ResourceError(f"a joined window of {held} rows: it can have {kernel.MOST_ROWS} at most")
-        spare = max(held, count) // 3
-        wanted = max(_LEAST, held + count + spare)
+        wanted = max(_LEAST, held + count + max(held // 4, 3 * count))
         if wanted > room or (room > _LARGE and room > _TOO_LARGE * wanted):
             rooms = [int(each) for each in self.cfg[:, kernel.ROOM]]
             rooms[side] = wanted
@@ -131,29 +138,17 @@ class PairRows:
 
     # ------------------------------------------------------------ rows
 
-    def receive(self, inputs: Sequence[Batch]) -> None:
-        """Writes a call's arrivals behind the rows of each side; it is up to kernels to let them enter."""
-        for side in (0, 1):  # of both first, because memory is moved without arrivals
-            self._make_room(side, len(inputs[side]))
-        for side in (0, 1):
-            self._write(side, inputs[side])
-
-    def _write(self, side: int, batch: Batch) -> None:
-        count = len(batch)
-        cfg = self.cfg[side]
-        if count:
-            at = int(cfg[kernel.NEXT] - cfg[kernel.BASE])
-            to = self._views[side][:, at : at + count]
-            to[0] = batch.ts
-            if isinstance(batch, Lazy):
-                for column in range(batch.columns):
-                    batch.fill(column, to[1 + column])
-                to[-1] = batch.column(-1)
-            else:
-                to[1:] = batch.data
-            if not cfg[kernel.ANY_NULLS] and batch.has_nulls():
-                cfg[kernel.ANY_NULLS] = 1
-        cfg[kernel.FIRST], cfg[kernel.COUNT] = cfg[kernel.NEXT], count
+    def receive(self, inputs: Sequence[Batch], spans: Sequence[tuple[int, int]]) -> None:
+        """Writes arrivals behind the rows of each side; it is up to kernels to let them enter."""
+        for side, (begin, end) in enumerate(spans):  # of both first, because arrivals do not move with rows
+            self._make_room(side, end - begin)
+        for side, (begin, end) in enumerate(spans):
+            cfg = self.cfg[side]
+            cfg[kernel.FIRST], cfg[kernel.COUNT] = cfg[kernel.NEXT], end - begin
+            if begin < end:
+                at = int(cfg[kernel.NEXT] - cfg[kernel.BASE])
+                if _write(inputs[side], begin, end, self._views[side][:, at : at + end - begin]):
+                    cfg[kernel.ANY_NULLS] = 1
 
     def since(self, side: int) -> Bound | None:
         """The ts of the oldest row of a window."""
@@ -177,3 +172,17 @@ class PairRows:
                 self.store, self.cfg, self.keys, self.links, self.table, self.heads, side, 0, count
             )
             self.cfg[side, kernel.NEXT] = count
+
+
+def _write(batch: Batch, begin: int, end: int, to: I64) -> bool:
+    """Writes the changes from `begin` to `end`, ts and words; whether there are any NULLs."""
+    to[0] = batch.ts[begin:end]
+    if not isinstance(batch, Lazy):
+        to[1:] = batch.data[:, begin:end]
+        return bool(to[-1, 0]) if end - begin == 1 else bool(np.count_nonzero(to[-1]))
+    part = batch if end - begin == len(batch) else batch.between(begin, end)
+    for column in range(part.columns):
+        part.fill(column, to[1 + column])
+    any_nulls = part.has_nulls()
+    to[-1] = part.column(-1) if any_nulls else 0
+    return any_nulls

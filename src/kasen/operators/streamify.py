@@ -9,7 +9,6 @@ import numpy as np
 from kasen.kernels import groups
 from kasen.kernels import whole as kernel
 from kasen.kernels.columns import all_units, signed
-from kasen.kernels.instants import has_ties
 from kasen.operators.base import State, Stateless
 from kasen.operators.batch import BEGIN, I64, Batch, Bound, are_ones, ones
 from kasen.operators.net import net
@@ -47,7 +46,7 @@ class Inserted(Stateless):
             batch = net(batch)
         if len(batch) <= _FEW and (only := self._only(batch)) is not None:
             return only
-        if self._sign > 0 and are_ones(batch.diff) and not has_ties(batch.ts, batch.sub):
+        if self._sign > 0 and are_ones(batch.diff) and self._order.is_sorted(batch):
             return batch
         rows = np.empty(len(batch), np.int64)
         rows = rows[: signed(batch.diff, self._sign, rows)]

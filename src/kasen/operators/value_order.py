@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kasen.kernels.value_order import are_sorted, sort_instants
+from kasen.kernels.value_order import are_sorted, find_ties, sort_instants, undecided
 from kasen.operators.batch import I64, ORDER_INTEGER, ORDER_TEXT, Batch
 from kasen.operators.dictionary import Dictionary
 
@@ -34,6 +34,22 @@ class ValueOrder:
     def _are_sorted(self, batch: Batch) -> bool:
         labels = self._dictionary.labels if self._texts else _NO_LABELS
         return bool(are_sorted(batch.ts, batch.sub, batch.diff, self._orders, batch.data, labels))
+
+    def is_sorted(self, batch: Batch) -> bool:
+        """Whether rows of one instant, all of which enter, surely stand in the order of their values.
+
+        Looks at one column after the other, and mostly at one only: a lazy batch stays lazy.
+        """
+        rows = np.empty(len(batch), np.int64)
+        count = int(find_ties(batch.ts, batch.sub, rows))
+        if count and batch.has_nulls():
+            return False
+        labels = self._dictionary.labels if self._texts else _NO_LABELS
+        for index, order in enumerate(self._orders.tolist()):
+            if count <= 0:
+                break
+            count = int(undecided(batch.column(index), order, rows, count, labels))
+        return count >= 0
 
     def sorted(self, batch: Batch, rows: I64) -> I64:
         """Some rows of a batch, given in instant order, sorted in place."""

@@ -163,8 +163,8 @@ def _multi_join(node: MultiJoin, context: Context) -> Operator:
     classes = [dict(each) for each in node.classes]
     residuals = [compile_condition(each, context.dictionary, context.failures) for each in node.residuals]
     mode = _MODES[node.deletions]
-    if not node.parallel and runs_as_pair(inputs, mode):
-        return PairJoin(inputs, classes, node.columns, residuals)
+    if not node.parallel and not residuals and runs_as_pair(inputs, mode):
+        return PairJoin(inputs, classes, node.columns)
     make = ParallelMJoin if node.parallel else MJoin
     return make(inputs, classes, node.columns, residuals, mode)
 

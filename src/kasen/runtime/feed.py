@@ -12,7 +12,7 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
-from kasen.kernels.instants import ascends, check_times
+from kasen.kernels.instants import ascends, check_times, number_two, share_a_time
 from kasen.operators import two_cores
 from kasen.operators.base import State
 from kasen.operators.batch import I64, TICK_BITS, Batch, Columns, matrix, ones, zeros
@@ -20,6 +20,7 @@ from kasen.operators.lazy import Lazy, Part
 
 _NEVER = -(2**63)
 _ALWAYS = 2**63 - 1
+_NO_TIMES = np.empty(0, np.int64)
 # Rows that wait may keep so many times their own memory.
 _KEEP = 8
 
@@ -249,8 +250,24 @@ def _copy(rows: Rows) -> Rows:
     return Rows(rows.ts.copy(), rows.diff.copy(), data, stood, rows.ascends)
 
 
+def times_of(pieces: list[Rows]) -> I64:
+    """The times of the pieces' rows."""
+    if len(pieces) == 1:
+        return pieces[0].ts
+    return np.concatenate([rows.ts for rows in pieces]) if pieces else _NO_TIMES
+
+
 def number_tuples(streams: list[I64]) -> list[I64]:
     """`sub` for the times of all TICK BY TUPLE streams, in declaration order: seq counts within each ts."""
+    filled = [each for each in streams if len(each)]
+    if len(filled) < 3:
+        one, other = (*filled, _NO_TIMES, _NO_TIMES)[:2]
+        if not share_a_time(one, other):
+            return [zeros(len(each)) for each in streams]
+        subs = np.empty(len(one), np.int64), np.empty(len(other), np.int64)
+        number_two(one, other, 1 << TICK_BITS, *subs)
+        numbered = iter(subs)
+        return [next(numbered) if len(each) else each for each in streams]
     ts = np.concatenate(streams)
     order = np.argsort(ts, kind="stable")
     ordered = ts[order]

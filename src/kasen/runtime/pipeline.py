@@ -25,7 +25,7 @@ from kasen.plan.changes import Change, LiveCatalog, Register, RegisteredQuery
 from kasen.plan.instantiate import Context
 from kasen.plan.lower import is_net
 from kasen.plan.physical import Plan, own_nodes, plan_query
-from kasen.runtime.feed import Feed, Rows, as_batch, join, number_tuples, skip
+from kasen.runtime.feed import Feed, Rows, as_batch, join, number_tuples, skip, times_of
 from kasen.runtime.graph import Graph
 from kasen.runtime.live import LiveQueries, Planned
 from kasen.runtime.relation import Relation
@@ -302,8 +302,7 @@ class Pipeline:
 
     def _numbered(self, pieces: dict[str, list[Rows]]) -> dict[str, I64]:
         """`sub` of the rows of each TICK BY TUPLE stream."""
-        none = np.empty(0, np.int64)
-        times = [np.concatenate([none, *(rows.ts for rows in pieces[name])]) for name in self._by_tuple]
+        times = [times_of(pieces[name]) for name in self._by_tuple]
         return dict(zip(self._by_tuple, number_tuples(times), strict=True))
 
     def _netted(self, raw: dict[str, Batch], told: dict[str, Batch]) -> dict[str, Batch]:

@@ -1,0 +1,26 @@
+"""The numbers of simultaneous tuples."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from kasen.operators.batch import TICK_BITS, are_zeros
+from kasen.runtime.feed import number_tuples
+
+
+@pytest.mark.parametrize("streams", [1, 2, 3])
+def test_tuples_of_one_time_are_numbered_in_declaration_order(streams: int) -> None:
+    for seed in range(100):
+        random = np.random.default_rng([seed, streams])
+        times = [np.sort(random.integers(0, 40, random.integers(0, 12))) for _ in range(streams)]
+        seen: dict[int, int] = {}
+        expected: list[list[int]] = [[] for _ in times]
+        for ts, stream in sorted((int(ts), i) for i, each in enumerate(times) for ts in each):
+            expected[stream].append(seen.get(ts, 0) << TICK_BITS)
+            seen[ts] = seen.get(ts, 0) + 1
+        assert [each.tolist() for each in number_tuples(times)] == expected, seed
+
+
+def test_tuples_alone_at_their_times_share_their_zeros() -> None:
+    assert all(are_zeros(each) for each in number_tuples([np.array([1, 3]), np.array([2, 4])]))
