@@ -12,12 +12,13 @@ from functools import partial
 
 import numpy as np
 
+from kasen.kernels import pair_few as few
 from kasen.kernels import pair_join as kernel
 from kasen.kernels import pair_output as output
 from kasen.kernels import rings
 from kasen.operators import two_cores
 from kasen.operators.base import State
-from kasen.operators.batch import I64, Batch, Bound, empty
+from kasen.operators.batch import I64, Batch, Bound, empty, ones
 from kasen.operators.mjoin import NETTED, Seen
 from kasen.operators.pair_output import I32, PairOutput
 from kasen.operators.pair_rows import PairRows
@@ -29,6 +30,8 @@ _PIECE = 1 << 15
 # Room for pairs at first; a rare large answer's is given back.
 _PAIRS = 1 << 12
 _MANY_PAIRS = 1 << 20
+# So few arrivals are joined by one kernel.
+_FEW = 16
 
 Span = tuple[int, int]
 
@@ -64,6 +67,11 @@ class PairJoin:
         self._found: I32 = np.empty((2, kernel.FOUND), np.int32)
         # Two, because pairs may be written from one while the other is filled.
         self._pairs, self._other = np.empty((3, _PAIRS), np.int32), np.empty((3, _PAIRS), np.int32)
+        self._few = (
+            np.empty(_PAIRS, np.int64),
+            np.empty(_PAIRS, np.int64),
+            np.empty((len(columns) + 1, _PAIRS), np.int64),
+        )
         #: How many pairs an arrival brought lately.
         self._yield = 1.0
 
@@ -75,6 +83,8 @@ class PairJoin:
         arrivals = len(left) + len(right)
         if not arrivals:
             return self._nothing
+        if arrivals <= _FEW and type(left) is Batch and type(right) is Batch:
+            return self._run_few(left, right)
         pieces = cuts(left.ts, right.ts)
         answer = self._run_all(inputs, pieces) if len(pieces) > 1 else self._run_one(inputs, pieces[0])
         if answer is None:
@@ -83,13 +93,39 @@ class PairJoin:
         self._yield = len(answer) / arrivals
         return answer
 
+    def _run_few(self, left: Batch, right: Batch) -> Batch:
+        """One kernel for all: calls are what a few arrivals cost."""
+        rows, cursor = self._rows, self._cursor
+        ts, sub, data = self._few
+        cursor[kernel.USED] = rows.used
+        count = few.join_few(
+            rows.store, rows.cfg, rows.keys, rows.links, rows.table, rows.heads,
+            left.ts, left.sub, left.data, right.ts, right.sub, right.data, cursor,
+            self._work, self._words, self._found, self._pairs, self._columns, ts, sub, data,
+        )  # fmt: skip
+        if count >= 0:
+            rows.used = cursor.item(kernel.USED)
+            if not count:
+                return self._nothing
+            return Batch(ts[:count].copy(), sub[:count].copy(), ones(count), data[:, :count].copy())
+        if count == few.NO_ROOM:
+            rows.receive((left, right), ((0, len(left)), (0, len(right))))
+            count = self._match(left.sub, right.sub)
+        else:
+            count = self._go_on(left.sub, right.sub)
+        return self._written(count, left.sub, right.sub) or self._nothing
+
     def _run_one(self, inputs: Sequence[Batch], spans: Sequence[Span]) -> Batch | None:
         self._rows.receive(inputs, spans)
-        count = self._match(inputs[0].sub, inputs[1].sub)
+        subs = inputs[0].sub, inputs[1].sub
+        return self._written(self._match(*subs), *subs)
+
+    def _written(self, count: int, l_sub: I64, r_sub: I64) -> Batch | None:
+        """The pairs just found."""
         if not count:
             return None
         answer = PairOutput(self._columns, 0 if self._cursor[kernel.CANCELS] else count)
-        self._writing(answer, count, inputs[0].sub, inputs[1].sub)()
+        self._writing(answer, count, l_sub, r_sub)()
         return answer.take()
 
     def _run_all(self, inputs: Sequence[Batch], pieces: Sequence[Sequence[Span]]) -> Batch | None:
@@ -115,9 +151,14 @@ class PairJoin:
 
     def _match(self, l_sub: I64, r_sub: I64) -> int:
         """Finds the pairs of the arrivals received; returns how many."""
-        rows, cursor = self._rows, self._cursor
+        cursor = self._cursor
         cursor[: kernel.PHASE] = 0
-        cursor[kernel.CANCELS], cursor[kernel.USED] = 0, rows.used
+        cursor[kernel.CANCELS], cursor[kernel.USED] = 0, self._rows.used
+        return self._go_on(l_sub, r_sub)
+
+    def _go_on(self, l_sub: I64, r_sub: I64) -> int:
+        """Finds the pairs that have not been found."""
+        rows, cursor = self._rows, self._cursor
         while status := kernel.match(
             rows.store, rows.cfg, rows.keys, rows.links, rows.table, rows.heads, l_sub, r_sub, cursor,
             self._work, self._words, self._found, self._pairs,
