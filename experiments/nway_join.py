@@ -14,17 +14,23 @@ import argparse
 import csv
 import statistics
 import time
-from functools import partial
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
+from threading import Thread
+from typing import Any
+from unittest.mock import patch
 
 import matplotlib
 import numpy as np
+from numba import njit
 
 from kasen.cql.bind import bind_text
-from kasen.operators import mjoin, rings
-from kasen.operators.batch import Batch, Bound, empty
+from kasen.kernels.flags import reaches
+from kasen.operators import mjoin, parallel_mjoin, rings
+from kasen.operators.batch import Batch, Bound
 from kasen.operators.mjoin import MJoin, Seen
-from kasen.operators.parallel_mjoin import ParallelMJoin, Workers
+from kasen.operators.parallel_mjoin import ParallelMJoin
 from kasen.plan.physical import plan_app
 from kasen.runtime.feed import Rows
 from kasen.runtime.pipeline import Pipeline
@@ -92,57 +98,99 @@ def measured(configurations: list[tuple[int, int]], seconds: int) -> list[list[f
 
 
 def hand_over() -> float:
-    """µs from handing a task to a waiting thread to knowing that it is done."""
-    workers = Workers(1)
-    nothing = partial(lambda: None)
+    """µs from one thread's word in shared memory to the other's seeing it, both awake, without a lock."""
+    mine, theirs = np.zeros(1, np.int64), np.zeros(1, np.int64)
+    rounds = 20_000
+    answering = Thread(target=answer, args=(theirs, mine, rounds))
+    answering.start()
     taken = []
-    for _ in range(500):
+    for begun in range(0, rounds, 1000):
         begin = time.perf_counter()
-        workers.run([nothing, nothing])
+        ask(mine, theirs, begun, begun + 1000)
         taken.append(time.perf_counter() - begin)
-    return statistics.median(taken) * 1e6
+    answering.join()
+    return float(np.percentile(taken, 25)) / 1000 / 2 * 1e6
 
 
-def operator_cost(streams: int, kind: type[MJoin]) -> float:
-    """µs that the operator alone takes for a tuple with one match in each other window, and so one result."""
-    seen = [Seen(2, rings.ROWS, 64)] * streams
+@njit("void(int64[::1], int64[::1], int64, int64)", nogil=True)
+def ask(mine: Any, theirs: Any, begin: Any, end: Any) -> None:
+    """Sets its own word and waits for the other's, again and again."""
+    for number in range(begin + 1, end + 1):
+        mine[0] = number
+        while not reaches(theirs, number, 1000):
+            pass
+
+
+@njit("void(int64[::1], int64[::1], int64)", nogil=True)
+def answer(mine: Any, theirs: Any, rounds: Any) -> None:
+    """Waits for the other's word, then sets its own."""
+    for number in range(1, rounds + 1):
+        while not reaches(theirs, number, 1000):
+            pass
+        mine[0] = number
+
+
+class Timed:
+    """A kernel that counts the time that it takes."""
+
+    def __init__(self, kernel: Callable[..., Any]) -> None:
+        self.kernel = kernel
+        self.seconds = 0.0
+
+    def __call__(self, *args: Any) -> Any:
+        begin = time.perf_counter()
+        found = self.kernel(*args)
+        self.seconds += time.perf_counter() - begin
+        return found
+
+
+def kernel_costs(streams: int, kind: type[MJoin], module: Any, names: Sequence[str]) -> list[float]:
+    """µs of each of an operator's kernels for a tuple of document D's load, many tuples in a call."""
+    seen = [Seen(2, rings.RANGE, 1_000_000)] * streams
     columns = [(0, 0), *((i, 1) for i in range(streams))]
-    join = kind(seen, [dict.fromkeys(range(streams), 0)], columns, mode=mjoin.NETTED)
-    none = [empty(2)] * streams
-    taken = []
-    at = 0
-    for n in range(150):
-        for i in range(streams):
-            parts = none.copy()
-            data = np.array([[n], [at], [0]], np.int64)
-            parts[i] = Batch(np.array([at]), np.zeros(1, np.int64), np.ones(1, np.int64), data)
-            begin = time.perf_counter()
-            answer = join.process(parts, Bound(at + 1))
-            if len(answer) and n > 50:
-                taken.append(time.perf_counter() - begin)
-            at += 1
-    # Other work on the machine only adds, and differences between these costs are what counts.
-    return float(np.percentile(taken, 10)) * 1e6
+    costs = []
+    for _ in range(5):
+        join = kind(seen, [dict.fromkeys(range(streams), 0)], columns, mode=mjoin.NETTED)
+        with ExitStack() as stack:
+            timed = [Timed(getattr(module, name)) for name in names]
+            for name, kernel in zip(names, timed, strict=True):
+                stack.enter_context(patch.object(module, name, kernel))
+            tuples = 0
+            for call in range(8):
+                n = np.arange(200 * call, 200 * (call + 1))
+                parts = []
+                for i in range(streams):
+                    ts = n * PERIOD + i * PERIOD // streams
+                    data = np.vstack([n, n * i, np.zeros(len(n), np.int64)])
+                    parts.append(Batch(ts, np.zeros(len(n), np.int64), np.ones(len(n), np.int64), data))
+                if call == 1:
+                    for kernel in timed:
+                        kernel.seconds = 0.0
+                tuples += streams * len(n) * (call > 0)
+                join.process(parts, Bound(int(200 * (call + 1) * PERIOD)))
+            costs.append([kernel.seconds / tuples * 1e6 for kernel in timed])
+    return [float(each) for each in np.min(costs, axis=0)]
 
 
 def simulated(streams: list[int]) -> list[list[float]]:
-    """MJoin on one core, and parallel MJoin on N + 2: a copy, N probes at once, a merge; two hand-overs."""
+    """MJoin on one core; parallel MJoin on N + 2: one lays down events, N windows look up, one merges.
+
+    A tuple is handed over twice, through words in shared memory that the waiting core looks at.
+    """
     cost = hand_over()
-    sequential = {n: operator_cost(n, MJoin) for n in streams}
-    parallel = {n: operator_cost(n, ParallelMJoin) for n in streams}
-    # One more stream is one more probe.
-    probe = max(np.polyfit(streams, list(sequential.values()), 1)[0], 0.0)
-    one = max(np.polyfit(streams, list(parallel.values()), 1)[0], 0.0)
+    print(f"simulation of N + 2 cores: a hand-over takes {cost:.2f} µs")
     lines: list[list[float]] = []
     for n in streams:
-        # What does not grow with N is done by the copier and the merger; the probes take as long as one does.
-        rest = parallel[n] - one * n
-        several = rest + one + 2 * cost
-        lines.append([n, sequential[n], several, cost, probe])
-    worth = f"parallel MJoin pays off where the probes that it saves take {2 * cost:.0f} µs"
-    print(f"simulation of N + 2 cores: hand-over {cost:.1f} µs, probe {probe:.2f} µs: {worth}")
-    for count, alone, several, *_ in lines:
-        print(f"  N = {count:.0f}: MJoin {alone:.1f} µs, parallel MJoin {several:.1f} µs (simulated)")
+        (alone,) = kernel_costs(n, MJoin, mjoin.kernel, ["join"])
+        dispatch, probes, merge = kernel_costs(
+            n, ParallelMJoin, parallel_mjoin.kernel, ["dispatch", "semi_join", "merge"]
+        )
+        several = dispatch + probes / n + merge + 2 * cost
+        lines.append([n, alone, several, cost, dispatch, probes / n, merge])
+        parts = f"{dispatch:.2f} to lay down, {probes / n:.2f} in each window, {merge:.2f} to merge"
+        print(
+            f"  N = {n}: MJoin {alone:.2f} µs a tuple; parallel MJoin {several:.2f} µs (simulated): {parts}"
+        )
     return lines
 
 
@@ -184,7 +232,16 @@ def main() -> None:
     write("figure_10", header, ten)
     draw("figure_10", "Figure 10: delay over windows, N = 10", "window in s", ten, 1)
     lines = simulated([5, 10, 15, 20])
-    write("simulated", ["streams", "mjoin", "parallel_mjoin_on_n_plus_2_cores", "hand_over", "probe"], lines)
+    header = [
+        "streams",
+        "mjoin",
+        "parallel_mjoin_on_n_plus_2_cores",
+        "hand_over",
+        "dispatch",
+        "window",
+        "merge",
+    ]
+    write("simulated", header, lines)
 
 
 if __name__ == "__main__":

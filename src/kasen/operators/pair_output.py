@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kasen.kernels import pair_output as kernel
+from kasen.kernels.pair_rows import ANY_NULLS
 from kasen.operators.batch import I64, Batch, are_zeros, ones, zeros
 from kasen.operators.lazy import Lazy, Part, part_of
 from kasen.operators.net import net
@@ -23,7 +24,7 @@ class PairOutput:
     def __init__(self, columns: I64, room: int) -> None:
         self._columns = columns
         self._count = 0
-        self._any_subs = False
+        self._any_subs = self._any_nulls = False
         self._parts: list[Part] = []
         self._make(room)
 
@@ -46,6 +47,7 @@ class PairOutput:
         subs = _NOTHING
         if not (are_zeros(l_sub) and are_zeros(r_sub)):
             subs, self._any_subs = np.concatenate([l_sub, r_sub]), True
+        self._any_nulls |= bool(cfg[0, ANY_NULLS] or cfg[1, ANY_NULLS])
         kernel.instants(store, cfg, pairs, subs, count, self._ts, self._sub, at)
         kernel.gather(store, cfg, pairs, self._columns, count, self._data, at)
 
@@ -66,6 +68,8 @@ class PairOutput:
         if count:
             sub = self._sub[:count] if self._any_subs else zeros(count)
             columns = [column[:count] for column in self._data]
+            if not self._any_nulls:
+                columns[-1] = zeros(count)
             self._parts.append(Part(self._ts[:count], sub, ones(count), columns))
             self._count = 0
             self._make(len(self._ts))
@@ -74,6 +78,7 @@ class PairOutput:
         """All that was written, if anything was."""
         count = self._count
         if not self._parts and count == len(self._ts) > 0:
-            return Batch(self._ts, self._sub if self._any_subs else zeros(count), ones(count), self._data)
+            sub = self._sub if self._any_subs else zeros(count)
+            return Batch(self._ts, sub, ones(count), self._data, whole=not self._any_nulls)
         self._end_part()
         return Lazy(self._parts, is_fresh=True) if self._parts else None

@@ -254,14 +254,14 @@ def times_of(pieces: list[Rows]) -> I64:
     """The times of the pieces' rows."""
     if len(pieces) == 1:
         return pieces[0].ts
-    return np.concatenate([rows.ts for rows in pieces]) if pieces else _NO_TIMES
+    return np.concatenate([rows.ts for rows in pieces])
 
 
 def number_tuples(streams: list[I64]) -> list[I64]:
     """`sub` for the times of all TICK BY TUPLE streams, in declaration order: seq counts within each ts."""
+    if len(streams) == 1 and len(streams[0]) == 1:
+        return [zeros(1)]
     filled = [each for each in streams if len(each)]
-    if len(filled) == 1 and len(filled[0]) == 1:
-        return [zeros(len(each)) for each in streams]
     if len(filled) < 3:
         one, other = (*filled, _NO_TIMES, _NO_TIMES)[:2]
         if not share_a_time(one, other):

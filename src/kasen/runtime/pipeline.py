@@ -274,19 +274,18 @@ class Pipeline:
         return self._netted(raw, told)
 
     def _release(self, ts: int, answer: Answer) -> tuple[dict[str, Batch], Bound | None]:
-        """The rows below a time as changes, and the first of their instants."""
-        pieces = {name: feed.release(ts) for name, feed in self._feeds.items()}
+        """The rows below a time as changes; until the graph has begun, also the first of their instants."""
+        pieces = {name: released for name, feed in self._feeds.items() if (released := feed.release(ts))}
         subs = self._numbered(pieces) if self._by_tuple else {}
         sources: dict[str, Batch] = {}
         first: list[Bound] = []
         for name, released in pieces.items():
-            if not released:
-                continue
             rows_in = sum(map(len, released))
             answer.rows += rows_in
             self.rows_in[name] += rows_in
             sub = subs.get(name)
-            first.append(Bound(int(released[0].ts[0]), 0 if sub is None else int(sub[0])))
+            if not self._graph.begun:
+                first.append(Bound(int(released[0].ts[0]), 0 if sub is None else int(sub[0])))
             if name in self._relations:
                 rows = join(released)
                 batch, refused = self._relations[name].apply(rows, as_batch([rows], sub, enter=False))
@@ -296,14 +295,15 @@ class Pipeline:
                 sources[name] = batch
             else:
                 sources[name] = as_batch(released, sub, enter=True)
-        unseen = [feed.least for feed in self._feeds.values() if feed.least is not None]
-        first += [Bound(least) for least in unseen if least < ts]
+        if not self._graph.begun:
+            unseen = [feed.least for feed in self._feeds.values() if feed.least is not None]
+            first += [Bound(least) for least in unseen if least < ts]
         return sources, min(first, default=None)
 
     def _numbered(self, pieces: dict[str, list[Rows]]) -> dict[str, I64]:
         """`sub` of the rows of each TICK BY TUPLE stream."""
-        times = [times_of(pieces[name]) for name in self._by_tuple]
-        return dict(zip(self._by_tuple, number_tuples(times), strict=True))
+        names = [name for name in self._by_tuple if name in pieces]
+        return dict(zip(names, number_tuples([times_of(pieces[name]) for name in names]), strict=True))
 
     def _netted(self, raw: dict[str, Batch], told: dict[str, Batch]) -> dict[str, Batch]:
         for name, batch in told.items():
