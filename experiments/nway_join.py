@@ -26,8 +26,10 @@ import numpy as np
 from numba import njit
 
 from kasen.cql.bind import bind_text
+from kasen.kernels import mjoin as mjoin_kernel
+from kasen.kernels import parallel_mjoin as parallel_kernel
 from kasen.kernels.flags import reaches
-from kasen.operators import mjoin, parallel_mjoin, rings
+from kasen.operators import mjoin, rings
 from kasen.operators.batch import Batch, Bound
 from kasen.operators.mjoin import MJoin, Seen
 from kasen.operators.parallel_mjoin import ParallelMJoin
@@ -172,24 +174,39 @@ def kernel_costs(streams: int, kind: type[MJoin], module: Any, names: Sequence[s
     return [float(each) for each in np.min(costs, axis=0)]
 
 
+def delay(stages: Sequence[float], hand_over: float, every: float) -> float:
+    """The mean delay of tuples that arrive at random, one in `every` µs, and pass from stage to stage."""
+    ready = np.cumsum(np.random.default_rng(1).exponential(every, 200_000))
+    done = ready
+    for number, work in enumerate(stages):
+        at = done + (hand_over if number else 0.0)
+        # A stage takes tuples one after the other: each when it is there and the one before is done.
+        steps = work * np.arange(1, len(at) + 1)
+        done = np.maximum.accumulate(at - steps + work) + steps
+    return float(np.mean(done - ready))
+
+
 def simulated(streams: list[int]) -> list[list[float]]:
     """MJoin on one core; parallel MJoin on N + 2: one lays down events, N windows look up, one merges.
 
-    A tuple is handed over twice, through words in shared memory that the waiting core looks at.
+    A tuple is handed over twice, through words in shared memory that the waiting core looks at. Tuples arrive
+    alone, or as often as keeps MJoin's core busy for nine tenths of the time.
     """
     cost = hand_over()
     print(f"simulation of N + 2 cores: a hand-over takes {cost:.2f} µs")
     lines: list[list[float]] = []
     for n in streams:
-        (alone,) = kernel_costs(n, MJoin, mjoin.kernel, ["join"])
+        (alone,) = kernel_costs(n, MJoin, mjoin_kernel, ["join"])
         dispatch, probes, merge = kernel_costs(
-            n, ParallelMJoin, parallel_mjoin.kernel, ["dispatch", "semi_join", "merge"]
+            n, ParallelMJoin, parallel_kernel, ["dispatch", "semi_join", "merge"]
         )
-        several = dispatch + probes / n + merge + 2 * cost
-        lines.append([n, alone, several, cost, dispatch, probes / n, merge])
+        stages = [dispatch, probes / n, merge]
+        idle, busy = sum(stages) + 2 * cost, [delay(each, cost, alone / 0.9) for each in ([alone], stages)]
+        lines.append([n, alone, idle, *busy, cost, *stages])
         parts = f"{dispatch:.2f} to lay down, {probes / n:.2f} in each window, {merge:.2f} to merge"
+        print(f"  N = {n}: a tuple alone: MJoin {alone:.2f} µs, parallel MJoin {idle:.2f} µs ({parts});")
         print(
-            f"  N = {n}: MJoin {alone:.2f} µs a tuple; parallel MJoin {several:.2f} µs (simulated): {parts}"
+            f"    at nine tenths of what MJoin can take: MJoin {busy[0]:.2f}, parallel MJoin {busy[1]:.2f} µs"
         )
     return lines
 

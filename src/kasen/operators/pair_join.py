@@ -21,7 +21,7 @@ from kasen.operators.base import State
 from kasen.operators.batch import I64, Batch, Bound, empty, ones
 from kasen.operators.mjoin import NETTED, Seen
 from kasen.operators.pair_output import I32, PairOutput
-from kasen.operators.pair_rows import PairRows
+from kasen.operators.pair_rows import PairRows, Span
 from kasen.operators.probe_order import KeyClass, find_keys
 from kasen.operators.rings import Side
 
@@ -33,7 +33,8 @@ _MANY_PAIRS = 1 << 20
 # So few arrivals are joined by one kernel.
 _FEW = 16
 
-Span = tuple[int, int]
+#: What is taken of each side at once.
+Pieces = tuple[Span, Span]
 
 
 def runs_as_pair(inputs: Sequence[Seen], mode: int) -> bool:
@@ -115,7 +116,7 @@ class PairJoin:
             count = self._go_on(left.sub, right.sub)
         return self._written(count, left.sub, right.sub) or self._nothing
 
-    def _run_one(self, inputs: Sequence[Batch], spans: Sequence[Span]) -> Batch | None:
+    def _run_one(self, inputs: Sequence[Batch], spans: Pieces) -> Batch | None:
         self._rows.receive(inputs, spans)
         subs = inputs[0].sub, inputs[1].sub
         return self._written(self._match(*subs), *subs)
@@ -128,26 +129,41 @@ class PairJoin:
         self._writing(answer, count, l_sub, r_sub)()
         return answer.take()
 
-    def _run_all(self, inputs: Sequence[Batch], pieces: Sequence[Sequence[Span]]) -> Batch | None:
+    def _run_all(self, inputs: Sequence[Batch], pieces: Sequence[Pieces]) -> Batch | None:
         arrivals = len(inputs[0]) + len(inputs[1])
         answer = PairOutput(self._columns, int(arrivals * self._yield * 1.1) + _PAIRS)
-        on_two_cores = two_cores.worth(arrivals)
-        write: Callable[[], None] | None = None
-        for spans in pieces:
-            if write is not None and self._rows.must_move(spans):
-                write = write()  # it reads rows where they lie now
-            self._rows.receive(inputs, spans)
-            subs = [each.sub[begin:end] for each, (begin, end) in zip(inputs, spans, strict=True)]
-            if write is None:
-                count = self._match(*subs)
-            else:
-                _, count = two_cores.both(write, partial(self._match, *subs))
-            write = self._writing(answer, count, *subs)
-            if not on_two_cores:
-                write = write()
-        if write is not None:
-            write()
+        if two_cores.worth(arrivals):
+            self._on_two_cores(answer, inputs, pieces)
+        else:
+            for spans in pieces:
+                self._rows.receive(inputs, spans)
+                subs = _subs(inputs, spans)
+                self._writing(answer, self._match(*subs), *subs)()
         return answer.take()
+
+    def _on_two_cores(self, answer: PairOutput, inputs: Sequence[Batch], pieces: Sequence[Pieces]) -> None:
+        """While a piece is matched here, the pairs of the last are written there, and the next is placed."""
+        rows = self._rows
+        write: Callable[[], None] = _nothing_to_do
+        placed: list[bool] | None = None
+        for spans, after in zip(pieces, [*pieces[1:], None], strict=True):
+            if placed is not None:
+                rows.begin(spans, placed)
+            else:
+                if rows.must_move(spans):
+                    write()  # it reads rows where they lie now
+                    write = _nothing_to_do
+                rows.receive(inputs, spans)
+            subs = _subs(inputs, spans)
+            ahead = None if after is None or rows.must_move(spans, after) else after
+
+            def there() -> list[bool] | None:
+                write()  # noqa: B023, it is called before the loop goes on
+                return None if ahead is None else rows.place(inputs, ahead, spans)  # noqa: B023
+
+            placed, count = two_cores.both(there, partial(self._match, *subs))
+            write = self._writing(answer, count, *subs)
+        write()
 
     def _match(self, l_sub: I64, r_sub: I64) -> int:
         """Finds the pairs of the arrivals received; returns how many."""
@@ -204,14 +220,14 @@ class PairJoin:
         return self._rows.since(i)
 
 
-def cuts(left: I64, right: I64) -> list[tuple[Span, Span]]:
+def cuts(left: I64, right: I64) -> list[Pieces]:
     """Two lists of ascending times in pieces, those of one time always in the same."""
     if len(left) <= _PIECE and len(right) <= _PIECE:
         return [((0, len(left)), (0, len(right)))]
     return list(_cuts(left, right))
 
 
-def _cuts(left: I64, right: I64) -> Iterator[tuple[Span, Span]]:
+def _cuts(left: I64, right: I64) -> Iterator[Pieces]:
     i = j = 0
     most = _PIECE
     while i < len(left) or j < len(right):
@@ -236,6 +252,10 @@ def _wider(pairs: I32) -> I32:
 def _given_back(pairs: I32, count: int) -> I32:
     room = pairs.shape[1]
     return np.empty((3, _PAIRS), np.int32) if room > _MANY_PAIRS and count < room // 8 else pairs
+
+
+def _subs(inputs: Sequence[Batch], spans: Pieces) -> list[I64]:
+    return [batch.sub[begin:end] for batch, (begin, end) in zip(inputs, spans, strict=True)]
 
 
 def _nothing_to_do() -> None:

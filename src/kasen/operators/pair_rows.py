@@ -15,6 +15,8 @@ from kasen.operators.lazy import Lazy
 from kasen.operators.rings import Side, aligned
 
 I32 = npt.NDArray[np.int32]
+#: Some of a batch's changes: the first, and where they end.
+Span = tuple[int, int]
 
 _LEAST = 64
 _NOTHING = np.empty(0, np.int64)
@@ -76,9 +78,10 @@ class PairRows:
         span = self._span(side)
         return self.links[at + span.start : at + span.stop]
 
-    def must_move(self, spans: Sequence[tuple[int, int]]) -> bool:
+    def must_move(self, *several: Sequence[Span]) -> bool:
         """Whether rows will move before so many more can be received."""
-        return any(not self._has_room(side, end - begin) for side, (begin, end) in enumerate(spans))
+        counts = [sum(spans[side][1] - spans[side][0] for spans in several) for side in (0, 1)]
+        return not (self._has_room(0, counts[0]) and self._has_room(1, counts[1]))
 
     def _has_room(self, side: int, count: int) -> bool:
         next_ = self.cfg.item(side, kernel.NEXT)
@@ -94,7 +97,7 @@ class PairRows:
         held = self.held(side)
         if held + count >= kernel.MOST_ROWS:
             raise ResourceError(f"a joined window of {held} rows: it can have {kernel.MOST_ROWS} at most")
-        wanted = max(_LEAST, held + count + max(held // 4, 3 * count))
+        wanted = max(_LEAST, held + count + max(held // 4, 5 * count))
         if wanted > room or (room > _LARGE and room > _TOO_LARGE * wanted):
             rooms = [int(each) for each in self.cfg[:, kernel.ROOM]]
             rooms[side] = wanted
@@ -138,17 +141,36 @@ class PairRows:
 
     # ------------------------------------------------------------ rows
 
-    def receive(self, inputs: Sequence[Batch], spans: Sequence[tuple[int, int]]) -> None:
+    def receive(self, inputs: Sequence[Batch], spans: Sequence[Span]) -> None:
         """Writes arrivals behind the rows of each side; it is up to kernels to let them enter."""
         for side, (begin, end) in enumerate(spans):  # of both first, because arrivals do not move with rows
             self._make_room(side, end - begin)
+        self.begin(spans, self.place(inputs, spans))
+
+    def place(
+        self, inputs: Sequence[Batch], spans: Sequence[Span], behind: Sequence[Span] = ()
+    ) -> list[bool]:
+        """Writes arrivals, for which there is room, behind the rows and behind those of `behind`.
+
+        Returns of each side whether there are any NULLs. Changes no marks: kernels may run meanwhile.
+        """
+        any_nulls = []
+        for side, (begin, end) in enumerate(spans):
+            at = self.cfg.item(side, kernel.FIRST if behind else kernel.NEXT) - self.cfg.item(
+                side, kernel.BASE
+            )
+            at += behind[side][1] - behind[side][0] if behind else 0
+            to = self._views[side][:, at : at + end - begin]
+            any_nulls.append(begin < end and _write(inputs[side], begin, end, to))
+        return any_nulls
+
+    def begin(self, spans: Sequence[Span], any_nulls: Sequence[bool]) -> None:
+        """From now on the arrivals that were placed next are those that kernels let enter."""
         for side, (begin, end) in enumerate(spans):
             cfg = self.cfg[side]
             cfg[kernel.FIRST], cfg[kernel.COUNT] = cfg[kernel.NEXT], end - begin
-            if begin < end:
-                at = int(cfg[kernel.NEXT] - cfg[kernel.BASE])
-                if _write(inputs[side], begin, end, self._views[side][:, at : at + end - begin]):
-                    cfg[kernel.ANY_NULLS] = 1
+            if any_nulls[side]:
+                cfg[kernel.ANY_NULLS] = 1
 
     def since(self, side: int) -> Bound | None:
         """The ts of the oldest row of a window."""
