@@ -72,7 +72,7 @@ def number_two(ts: Any, other_ts: Any, step: Any, sub: Any, other_sub: Any) -> N
 @compiled(f"boolean({V}, {V})", inline=False)
 def share_a_time(ts: Any, other_ts: Any) -> Any:
     """Whether any two rows of two ascending lists, or of one of them, have the same time."""
-    i = j = 0
+    i = j = np.int64(0)
     n, m = len(ts), len(other_ts)
     equal = 0
     for k in range(1, n):

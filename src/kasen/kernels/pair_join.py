@@ -85,7 +85,7 @@ def merge(store: Any, cfg: Any, l_sub: Any, r_sub: Any, cursor: Any, work: Any, 
     l_ts, r_ts = row_place(cfg, 0, cfg[0, FIRST]), row_place(cfg, 1, cfg[1, FIRST])
     l_id, r_id = 2 * cfg[0, FIRST], 2 * cfg[1, FIRST] + 1
     at = 0
-    tied = 0
+    tied = np.int64(0)
     both = min(most, n - i, m - j)
     while both > 0:
         for k in range(at, at + both):
@@ -114,7 +114,7 @@ def merge(store: Any, cfg: Any, l_sub: Any, r_sub: Any, cursor: Any, work: Any, 
 def ties(store: Any, cfg: Any, side: Any, sub: Any, begin: Any, end: Any) -> Any:
     """Whether two of a side's arrivals from `begin` up to and including `end` are at one instant."""
     at = row_place(cfg, side, cfg[side, FIRST])
-    found = 0
+    found = np.int64(0)
     for i in range(begin, min(end, cfg[side, COUNT] - 1)):
         one, next_ = np.uint64(i), np.uint64(i + 1)
         same = store[np.uint64(at + i)] == store[np.uint64(at + i + 1)]

@@ -61,7 +61,7 @@ def are_sorted(ts: Any, sub: Any, diff: Any, orders: Any, data: Any, labels: Any
 @compiled(f"int64({V}, {V}, {V})", inline=False)
 def find_ties(ts: Any, sub: Any, rows: Any) -> Any:
     """Writes where a row and the next are at one instant; returns how often. `rows` is as long as `ts`."""
-    count = 0
+    count = np.int64(0)
     for i in range(len(ts) - 1):
         one, after = np.uint64(i), np.uint64(i + 1)
         rows[np.uint64(count)] = i
@@ -75,7 +75,7 @@ def undecided(column: Any, order: Any, rows: Any, count: Any, labels: Any) -> An
 
     -1 if the next row's value is less.
     """
-    kept, descends = 0, 0
+    kept, descends = np.int64(0), 0
     for k in range(count):
         row = np.uint64(rows[k])
         value, after = column[row], column[row + np.uint64(1)]
