@@ -79,7 +79,7 @@ def share_a_time(ts: Any, other_ts: Any) -> Any:
         equal += ts[k] == ts[k - 1]
     for k in range(1, m):
         equal += other_ts[k] == other_ts[k - 1]
-    steps = min(n, m)
+    steps: Any = min(n, m)
     while steps > 0 and equal == 0:
         for _ in range(steps):
             a, b = ts[np.uint64(i)], other_ts[np.uint64(j)]
