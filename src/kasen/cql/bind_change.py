@@ -150,8 +150,7 @@ class LiveCatalog:
 
     def reads(self, query: RegisteredQuery) -> set[str]:
         """The names of the queries that a query reads."""
-        names = {reading.name.lower() for reading in readings(query.query)}
-        return {name for name in names if name not in self.inputs}
+        return {name for name in query.reads if name not in self.inputs}
 
     def _enter(self, query: RegisteredQuery) -> None:
         self.queries[query.name.lower()] = query
@@ -232,7 +231,7 @@ class _Binder:
         for node in statements:
             self._collect(node)
         comes = self._bind_all(self._nodes)
-        waits = self._bind_all(self._prepared)
+        waits = self._bind_all(self._prepared) if self._prepared else {}
         gone = self._gone(comes)
         self._check_readers(comes, gone)
         self._check_loops(comes)

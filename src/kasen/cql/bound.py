@@ -241,6 +241,8 @@ class RegisteredQuery:
     sink: Connector | None
     text: str
     place: Place | None = None
+    #: The inputs and queries that it reads, in lower case.
+    reads: frozenset[str] = field(default=frozenset(), compare=False)
 
     @property
     def schema(self) -> Schema:

@@ -16,6 +16,7 @@ from kasen.cql import nodes
 from kasen.cql.bind_input import bind_connector
 from kasen.cql.bind_query import Catalog, QueryBinder
 from kasen.cql.bound import Query, RegisteredQuery
+from kasen.cql.loops import readings
 from kasen.cql.scope import UnknownSchema
 from kasen.cql.statements import render
 from kasen.cql.text import Text
@@ -33,6 +34,7 @@ def registered_query(node: nodes.RegisterQuery, query: Query, text: Text) -> Reg
         sink=bind_connector(sink, text) if sink is not None else None,
         text=render(node.args["query"]),
         place=text.place_of(node.this),
+        reads=frozenset(reading.name.lower() for reading in readings(query)),
     )
 
 
