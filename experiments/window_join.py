@@ -17,9 +17,10 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from kasen.operators import mjoin, rings
+from kasen.operators import rings
 from kasen.operators.batch import Batch, Bound
-from kasen.operators.mjoin import MJoin, Seen
+from kasen.operators.mjoin import Seen
+from kasen.operators.pair_join import PairJoin
 from kasen.runtime.memory import keep_freed_memory
 
 matplotlib.use("Agg")
@@ -92,7 +93,7 @@ def simulate(
 def engine(rows: int, keys: int, count: int) -> tuple[float, float]:
     """Kasen's join of two ROWS windows on one core: tuples and results a second of CPU time."""
     random = np.random.default_rng(rows)
-    join = MJoin([Seen(2, rings.ROWS, rows)] * 2, [{0: 0, 1: 0}], [(0, 0), (0, 1), (1, 1)], mode=mjoin.NETTED)
+    join = PairJoin([Seen(2, rings.ROWS, rows)] * 2, [{0: 0, 1: 0}], [(0, 0), (0, 1), (1, 1)])
     chunk = min(1 << 14, count)
     taken, tuples, results = 0.0, 0, 0
     for begin in range(0, count + 2 * rows, chunk):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
+from kasen.operators import two_cores
 from kasen.operators.batch import END, ORDER_DOUBLE, ORDER_INTEGER, ORDER_TEXT, double_bits, ones
 from kasen.operators.delay import Delay
 from kasen.operators.dictionary import Dictionary
@@ -34,8 +36,12 @@ def test_istream_is_what_entered_after_netting_in_value_order() -> None:
     assert found == [(1, 0, 1, (5, 0)), (3, 0, 1, (3, 0)), (3, 0, 1, (3, 0)), (3, 0, 1, (4, 0))]
 
 
-def test_istream_sorts_what_enters_at_an_instant_unless_it_is_sorted() -> None:
+@pytest.mark.parametrize("cores", [1, 2])
+def test_istream_sorts_what_enters_at_an_instant_unless_it_is_sorted(
+    cores: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Random batches in which everything enters, some sorted already, against Python's sort."""
+    monkeypatch.setattr(two_cores, "worth", lambda _: cores == 2)
     texts = ["m", "b", "z", "a", "k"]
     dictionary = Dictionary()
     codes = dictionary.encode(texts).tolist()

@@ -5,12 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from kasen.operators import two_cores
 from kasen.operators.batch import TICK_BITS, are_zeros
 from kasen.runtime.feed import number_tuples
 
 
+@pytest.mark.parametrize("cores", [1, 2])
 @pytest.mark.parametrize("streams", [1, 2, 3])
-def test_tuples_of_one_time_are_numbered_in_declaration_order(streams: int) -> None:
+def test_tuples_of_one_time_are_numbered_in_declaration_order(
+    streams: int, cores: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(two_cores, "worth", lambda _: cores == 2)
     for seed in range(100):
         random = np.random.default_rng([seed, streams])
         times = [np.sort(random.integers(0, 40, random.integers(0, 12))) for _ in range(streams)]

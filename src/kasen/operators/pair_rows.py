@@ -46,7 +46,7 @@ class PairRows:
         cfg = self.cfg
         widths = [int(cfg[side, kernel.WORDS]) + 1 for side in (0, 1)]
         store = aligned(widths[0] * rooms[0] + widths[1] * rooms[1])
-        links: I32 = np.empty(rooms[0] + rooms[1], np.int32)
+        links: I32 = aligned((rooms[0] + rooms[1] + 1) // 2).view(np.int32)
         views = [
             store[: widths[0] * rooms[0]].reshape(widths[0], rooms[0]),
             store[widths[0] * rooms[0] :].reshape(widths[1], rooms[1]),
@@ -97,7 +97,7 @@ class PairRows:
         held = self.held(side)
         if held + count >= kernel.MOST_ROWS:
             raise ResourceError(f"a joined window of {held} rows: it can have {kernel.MOST_ROWS} at most")
-        wanted = max(_LEAST, held + count + max(held // 4, 5 * count))
+        wanted = max(_LEAST, held + count + max(held // 8, 4 * count))
         if wanted > room or (room > _LARGE and room > _TOO_LARGE * wanted):
             rooms = [int(each) for each in self.cfg[:, kernel.ROOM]]
             rooms[side] = wanted

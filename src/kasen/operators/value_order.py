@@ -5,9 +5,12 @@ Columns in schema order, NULL first, strings in binary order, NaN greatest; then
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from kasen.kernels.value_order import are_sorted, find_ties, sort_instants, undecided
+from kasen.operators import two_cores
 from kasen.operators.batch import I64, ORDER_INTEGER, ORDER_TEXT, Batch
 from kasen.operators.dictionary import Dictionary
 
@@ -40,15 +43,25 @@ class ValueOrder:
 
         Looks at one column after the other, and mostly at one only: a lazy batch stays lazy.
         """
-        rows = np.empty(len(batch), np.int64)
-        count = int(find_ties(batch.ts, batch.sub, rows))
+        if not two_cores.worth(len(batch)):
+            return self._is_sorted_between(batch, 0, len(batch))
+        cut = len(batch) // 2
+        there, here = two_cores.both(
+            partial(self._is_sorted_between, batch, cut, len(batch)),
+            partial(self._is_sorted_between, batch, 0, cut + 1),
+        )
+        return there and here
+
+    def _is_sorted_between(self, batch: Batch, begin: int, end: int) -> bool:
+        rows = np.empty(end - begin, np.int64)
+        count = int(find_ties(batch.ts[begin:end], batch.sub[begin:end], rows))
         if count and batch.has_nulls():
             return False
         labels = self._dictionary.labels if self._texts else _NO_LABELS
         for index, order in enumerate(self._orders.tolist()):
             if count <= 0:
                 break
-            count = int(undecided(batch.column(index), order, rows, count, labels))
+            count = int(undecided(batch.column(index)[begin:end], order, rows, count, labels))
         return count >= 0
 
     def sorted(self, batch: Batch, rows: I64) -> I64:

@@ -257,6 +257,20 @@ def times_of(pieces: list[Rows]) -> I64:
     return np.concatenate([rows.ts for rows in pieces])
 
 
+def _share_a_time(one: I64, other: I64) -> bool:
+    """Whether any two rows of two ascending lists, or of one of them, have the same time."""
+    if not two_cores.worth(len(one) + len(other)) or not len(one):
+        return bool(share_a_time(one, other))
+    # Rows of one time are all in the same half.
+    middle = one[len(one) // 2]
+    cut, cut_other = one.searchsorted(middle), other.searchsorted(middle)
+    there, here = two_cores.both(
+        partial(share_a_time, one[cut:], other[cut_other:]),
+        partial(share_a_time, one[:cut], other[:cut_other]),
+    )
+    return bool(there) or bool(here)
+
+
 def number_tuples(streams: list[I64]) -> list[I64]:
     """`sub` for the times of all TICK BY TUPLE streams, in declaration order: seq counts within each ts."""
     if len(streams) == 1 and len(streams[0]) == 1:
@@ -264,7 +278,7 @@ def number_tuples(streams: list[I64]) -> list[I64]:
     filled = [each for each in streams if len(each)]
     if len(filled) < 3:
         one, other = (*filled, _NO_TIMES, _NO_TIMES)[:2]
-        if not share_a_time(one, other):
+        if not _share_a_time(one, other):
             return [zeros(len(each)) for each in streams]
         subs = np.empty(len(one), np.int64), np.empty(len(other), np.int64)
         number_two(one, other, 1 << TICK_BITS, *subs)
