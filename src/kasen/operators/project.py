@@ -12,6 +12,9 @@ from kasen.operators.block_program import BlockProgram, LateProgram
 from kasen.operators.lazy import Lazy, Part, parts_of
 from kasen.operators.vector import Evaluator, store
 
+#: A computed column: where it goes, what computes it, and the program that may do so faster.
+_Item = tuple[int, Evaluator, LateProgram | None]
+
 
 class Project(Stateless):
     """Each item is the position of an input column, which is copied, or an expression.
@@ -39,6 +42,10 @@ class Project(Stateless):
             program = late.suiting(batch) if late is not None else None
             if program is not None:
                 fast[at] = program
+        if not fast:
+            picked = batch.pick(self._sources)
+            self._store(batch, picked, self._computed)
+            return picked
         failed: set[int] = set()
 
         def write(parts: Sequence[Part], data: I64, core: int) -> None:
@@ -51,8 +58,12 @@ class Project(Stateless):
         else:
             picked = batch.pick(self._sources)
             write(parts_of(batch), picked.data, 0)
-        for at, evaluate, _ in self._computed:
-            if at not in fast or at in failed:
-                picked.whole = False
-                store(picked.data, at, evaluate(batch))
+        self._store(
+            batch, picked, [each for each in self._computed if each[0] not in fast or each[0] in failed]
+        )
         return picked
+
+    def _store(self, batch: Batch, picked: Batch, computed: Sequence[_Item]) -> None:
+        for at, evaluate, _ in computed:
+            picked.whole = False
+            store(picked.data, at, evaluate(batch))
