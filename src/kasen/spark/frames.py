@@ -47,7 +47,7 @@ _NULL = "\u0001"
 _CORRUPT = "_corrupt"
 #: An epoch takes so many bytes of files, some million rows: those of Parquet are far smaller in their files
 #: than in memory.
-_EPOCH_BYTES = {"parquet": 32 << 20, "csv": 128 << 20, "json": 256 << 20}
+_EPOCH_BYTES = {"parquet": 64 << 20, "csv": 128 << 20, "json": 256 << 20}
 
 _SPARK: dict[Kind, T.DataType] = {
     Kind.BOOLEAN: T.BooleanType(),
