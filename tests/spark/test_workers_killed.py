@@ -78,22 +78,23 @@ def cluster(folder: Path, port: int = 17077) -> Iterator[tuple[str, list[subproc
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_WORKER_DIR": str(folder / "work"),
     }
-    log = (folder / "cluster.log").open("ab")
+    log = folder / "cluster.log"
     url = f"spark://127.0.0.1:{port}"
     master = [f"{deploy}.master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"]
     worker = [f"{deploy}.worker.Worker", "--host", "127.0.0.1", "--webui-port", "0", "--cores", "1"]
     started: list[subprocess.Popen[bytes]] = []
     try:
         for arguments in (master, *[[*worker, "--memory", "1g", url]] * 2):
-            started.append(
-                subprocess.Popen(
-                    [str(home / "bin" / "spark-class"), *arguments],
-                    env=env,
-                    stdout=log,
-                    stderr=log,
-                    start_new_session=True,
+            with log.open("ab") as told:
+                started.append(
+                    subprocess.Popen(
+                        [str(home / "bin" / "spark-class"), *arguments],
+                        env=env,
+                        stdout=told,
+                        stderr=told,
+                        start_new_session=True,
+                    )
                 )
-            )
             time.sleep(2)
         yield url, started
     finally:
@@ -108,7 +109,8 @@ def test_an_executor_of_a_standalone_cluster_that_is_killed_does_not_show(tmp_pa
     right = chaos.expected(app, tmp_path / "right")
     with cluster(tmp_path) as (url, processes):
         process = chaos.start(app, "executors", "3", url)
-        assert chaos.wait_for_epochs(app, process, 2)
+        if not chaos.wait_for_epochs(app, process, 2, most=900):
+            raise AssertionError((tmp_path / "log").read_text()[-3000:])
         executors = [
             each
             for one in processes
