@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from random import Random
 
 import numpy as np
@@ -14,18 +15,36 @@ from kasen.runtime.feed import Rows
 from kasen.runtime.pipeline import Pipeline
 
 APP = "REGISTER STREAM s (k BIGINT, v BIGINT, ts BIGINT) TIMESTAMP BY ts FROM 'memory';"
-EACH = 5
+EACH, SLIDE = 5, 4
 
 
-def text(random: Random) -> tuple[str, int, int]:
-    """A query that counts the tuples of a key above a value, in a window."""
-    k, v = random.randrange(4), random.randrange(100)
-    return f"SELECT COUNT(*) AS n FROM s [RANGE 20] WHERE k = {k} AND v > {v}", k, v
+@dataclass(frozen=True)
+class Counting:
+    """Counts the tuples of a key above a value, in a window; or those of each key, in a sliding one."""
+
+    k: int
+    v: int
+    panes: int = 0
+
+    @property
+    def text(self) -> str:
+        if self.panes:
+            return f"SELECT COUNT(*) AS n, k FROM s [RANGE {self.panes * SLIDE} SLIDE {SLIDE}] GROUP BY k"
+        return f"SELECT COUNT(*) AS n FROM s [RANGE 20] WHERE k = {self.k} AND v > {self.v}"
+
+    def counted(self, history: list[tuple[int, int, int]], since: int, now: int) -> int:
+        """What such a query holds after all instants below `now`, if it began at `since`."""
+        if self.panes:
+            end = (now - 1) // SLIDE * SLIDE
+            return sum(max(since, end - self.panes * SLIDE) <= ts < end for ts, _, _ in history)
+        first = max(since, now - 1 - 20)
+        return sum(ts >= first and key == self.k and value > self.v for ts, key, value in history)
 
 
-def counted(history: list[tuple[int, int, int]], since: int, now: int, k: int, v: int) -> int:
-    """What such a query holds after all instants below `now`, if it began at `since`."""
-    return sum(ts >= max(since, now - 1 - 20) and key == k and value > v for ts, key, value in history)
+def any_query(random: Random) -> Counting:
+    if random.random() < 0.5:
+        return Counting(0, 0, random.randrange(1, 6))
+    return Counting(random.randrange(4), random.randrange(100))
 
 
 def soak(operations: int, seed: int) -> None:
@@ -33,23 +52,25 @@ def soak(operations: int, seed: int) -> None:
     plan = plan_app(bind_text(APP))
     pipeline = Pipeline(plan)
     history: list[tuple[int, int, int]] = []
-    live: dict[str, tuple[int, int, int]] = {}
+    live: dict[str, tuple[int, Counting]] = {}
     held: dict[str, int] = {}
     now, steps, sizes = 0, 0, []
     for done in range(operations):
         verb = random.choice(("REGISTER", "REGISTER", "REPLACE", "DROP"))
         if verb == "REGISTER" and len(live) < 40:
             name = f"q{done}"
-            body, k, v = text(random)
-            pipeline.execute(f"REGISTER QUERY {name} AS {body}")
-            live[name] = (now, k, v)
+            query = any_query(random)
+            pipeline.execute(f"REGISTER QUERY {name} AS {query.text}")
+            live[name] = (now, query)
             held[name] = 0
         elif live and verb == "REPLACE":
             name = random.choice(sorted(live))
-            body, k, v = text(random)
-            pipeline.execute(f"REPLACE QUERY {name} AS {body}")
-            since = live[name][0] if live[name][1:] == (k, v) else now
-            live[name] = (since, k, v)
+            query = any_query(random)
+            if query.panes != live[name][1].panes and 0 in (query.panes, live[name][1].panes):
+                query = live[name][1]  # of other columns: those who read it would not fit
+            pipeline.execute(f"REPLACE QUERY {name} AS {query.text}")
+            since = live[name][0] if live[name][1] == query else now
+            live[name] = (since, query)
         elif live:
             name = random.choice(sorted(live))
             pipeline.execute(f"DROP QUERY {name}")
@@ -65,8 +86,8 @@ def soak(operations: int, seed: int) -> None:
         for name, batch in answer.items():
             for diff, n in zip(batch.diff.tolist(), batch.column(0).tolist(), strict=True):
                 held[name] += diff * n
-        for name, (since, k, v) in live.items():
-            assert held[name] == counted(history, since, now, k, v), (seed, done, name)
+        for name, (since, query) in live.items():
+            assert held[name] == query.counted(history, since, now), (seed, done, name)
         steps = max(steps, len(pipeline.graph.operators))
         sizes.append(sum(a.nbytes for part in pipeline.snapshot().values() for a in part.values()))
     assert steps < 40 * 6
