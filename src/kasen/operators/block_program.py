@@ -13,7 +13,7 @@ from kasen.operators.batch import I64, Batch
 from kasen.operators.lazy import Lazy, Part, for_two_cores, parts_of
 
 #: From how many rows on a program is worth its while.
-_WORTH = 256
+WORTH = 256
 
 _NONE: I64 = np.zeros(0, np.int64)
 
@@ -111,7 +111,7 @@ class LateProgram:
         self._made: BlockProgram | None = None
 
     def suiting(self, batch: Batch) -> BlockProgram | None:
-        if len(batch) < _WORTH:
+        if len(batch) < WORTH:
             return None
         if self._make is not None:
             self._made = self._make()

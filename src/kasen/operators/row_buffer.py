@@ -35,7 +35,9 @@ class RowBuffer:
     def take(self, rows: int) -> Batch:
         """All rows put aside and the buffer's `rows` as a batch; nothing is left."""
         words = self._words
-        size = rows + sum(len(each) // words for each in self._full)
+        size = rows
+        for each in self._full:
+            size += len(each) // words
         ts, sub, diff = np.empty(size, np.int64), np.empty(size, np.int64), np.empty(size, np.int64)
         data = np.empty((words - FRONT, size), np.int64)
         first = 0

@@ -171,6 +171,8 @@ class LiveQueries:
 
     def has_run(self) -> None:
         """Everything that came has run: from now on it is like the rest."""
+        if not (self._came or self._born or self._primed or self.told):
+            return
         for key in self._came:
             if key in self.queries:
                 self.queries[key].initial = None
