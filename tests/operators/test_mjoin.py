@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from collections import Counter, defaultdict, deque
+from collections import Counter
 from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
 from kasen.operators import mjoin, parallel_mjoin, rings
@@ -16,6 +15,7 @@ from kasen.operators.mjoin import MJoin, Seen
 from kasen.operators.parallel_mjoin import ParallelMJoin, Workers
 from kasen.operators.probe_order import KeyClass, find_keys, order
 from tests.operators.cuts import Change, all_cuts, batch, netted
+from tests.operators.two_windows import STRESS, assert_matches_in_order
 
 Instant = tuple[int, int]
 Tuple = tuple[int, ...]
@@ -197,56 +197,11 @@ def test_simultaneous_arrivals_pair_exactly_once() -> None:
         assert answer.data[:2].T.tolist() == [[7, 7]], kind
 
 
-class TwoWindows:
-    """The obvious join of two ROWS windows: each a queue, and for each key the queue of its values."""
-
-    def __init__(self, sizes: tuple[int, int]) -> None:
-        self.sizes = sizes
-        self.windows: tuple[deque[tuple[int, int]], ...] = (deque(), deque())
-        self.by_key: tuple[defaultdict[int, deque[int]], ...] = (defaultdict(deque), defaultdict(deque))
-
-    def arrive(self, side: int, key: int, value: int) -> list[int]:
-        """The values of the other side that the arrival meets, oldest first."""
-        met = self.by_key[1 - side].get(key, ())
-        self.windows[side].append((key, value))
-        self.by_key[side][key].append(value)
-        if len(self.windows[side]) > self.sizes[side]:
-            old, _ = self.windows[side].popleft()
-            self.by_key[side][old].popleft()
-        return list(met)
-
-
-@pytest.mark.parametrize(
-    ("sizes", "keys", "count"),
-    [((1, 1), 2, 200_000), ((1, 1000), 300, 300_000), ((7, 3), 5, 300_000), ((1000, 999), 2000, 500_000),
-     ((64, 64), 64, 400_000), ((100, 1000), 700, 400_000), ((40_000, 30_000), 50_000, 200_000)],
-)  # fmt: skip
+@STRESS
 def test_millions_of_arrivals_match_in_order(sizes: tuple[int, int], keys: int, count: int) -> None:
-    """Every pair, in arrival order, at several sizes of batches: 2.3 million arrivals in all."""
-    random = np.random.default_rng(list(sizes))
-    side = random.random(count) < random.uniform(0.2, 0.8)
-    key = random.integers(0, keys, count)
-    simple = TwoWindows(sizes)
-    expected = [
-        (at, at, met) if one else (at, met, at)
-        for at, (one, k) in enumerate(zip(side.tolist(), key.tolist(), strict=True))
-        for met in sorted(simple.arrive(0 if one else 1, k, at), reverse=True)
-    ]
     seen = [Seen(2, rings.ROWS, size) for size in sizes]
     join = MJoin(seen, [{0: 0, 1: 0}], [(0, 1), (1, 1)], mode=mjoin.NETTED)
-    found: list[npt.NDArray[np.int64]] = []
-    begin = 0
-    while begin < count:
-        end = min(count, begin + int(random.choice([1, 7, 1000, 40_000])))
-        parts = []
-        for mine in (True, False):
-            at = np.flatnonzero(side[begin:end] == mine) + begin
-            data = np.ascontiguousarray(np.vstack([key[at], at, np.zeros(len(at), np.int64)]))
-            parts.append(Batch(at, np.zeros(len(at), np.int64), np.ones(len(at), np.int64), data))
-        answer = join.process(parts, Bound(end))
-        found.append(np.vstack([answer.ts, answer.data[:2]]))
-        begin = end
-    assert np.array_equal(np.concatenate(found, axis=1).T, np.array(expected).reshape(-1, 3))
+    assert_matches_in_order(join, sizes, keys, count, newest_first=True)
 
 
 def test_rows_are_probed_where_a_key_leads_first() -> None:

@@ -18,7 +18,8 @@ from kasen.operators.mjoin import MJoin, Seen
 from kasen.operators.pair_join import PairJoin
 from kasen.operators.probe_order import KeyClass
 from tests.operators.cuts import all_cuts, batch, netted
-from tests.operators.test_mjoin import WINDOWS, TwoWindows, arrivals, entered, model, random_classes, stream
+from tests.operators.test_mjoin import WINDOWS, arrivals, entered, model, random_classes, stream
+from tests.operators.two_windows import STRESS, assert_matches_in_order, sides
 
 KEPT_INSIDE = [window for window in WINDOWS if window[0] != rings.BAG]
 I64 = npt.NDArray[np.int64]
@@ -40,41 +41,10 @@ def test_every_instant_is_as_if_recomputed(left: tuple[int, int]) -> None:
         assert all(diff > 0 for *_, diff, _ in found)
 
 
-@pytest.mark.parametrize(
-    ("sizes", "keys", "count"),
-    [((1, 1), 2, 200_000), ((1, 1000), 300, 300_000), ((7, 3), 5, 300_000), ((1000, 999), 2000, 500_000),
-     ((64, 64), 64, 400_000), ((100, 1000), 700, 400_000), ((40_000, 30_000), 50_000, 200_000)],
-)  # fmt: skip
+@STRESS
 def test_millions_of_arrivals_match_in_order(sizes: tuple[int, int], keys: int, count: int) -> None:
-    """Every pair, in arrival order, at several sizes of batches: 2.3 million arrivals in all."""
-    random = np.random.default_rng(list(sizes))
-    side = random.random(count) < random.uniform(0.2, 0.8)
-    key = random.integers(0, keys, count)
-    simple = TwoWindows(sizes)
-    expected = [
-        (at, at, met) if one else (at, met, at)
-        for at, (one, k) in enumerate(zip(side.tolist(), key.tolist(), strict=True))
-        for met in simple.arrive(0 if one else 1, k, at)
-    ]
     join = PairJoin([Seen(2, rings.ROWS, size) for size in sizes], [{0: 0, 1: 0}], [(0, 1), (1, 1)])
-    found: list[I64] = []
-    begin = 0
-    while begin < count:
-        end = min(count, begin + int(random.choice([1, 7, 1000, 40_000])))
-        answer = join.process(sides(side, key, begin, end), Bound(end))
-        found.append(np.vstack([answer.ts, answer.data[:2]]))
-        begin = end
-    assert np.array_equal(np.concatenate(found, axis=1).T, np.array(expected).reshape(-1, 3))
-
-
-def sides(side: npt.NDArray[np.bool_], key: I64, begin: int, end: int) -> list[Batch]:
-    """The arrivals from `begin` to `end`: at each time one, with its key and its time as columns."""
-    parts = []
-    for mine in (True, False):
-        at = np.flatnonzero(side[begin:end] == mine) + begin
-        data = np.ascontiguousarray(np.vstack([key[at], at, np.zeros(len(at), np.int64)]))
-        parts.append(Batch(at, np.zeros(len(at), np.int64), np.ones(len(at), np.int64), data))
-    return parts
+    assert_matches_in_order(join, sizes, keys, count, newest_first=False)
 
 
 def test_the_order_hazard_of_document_a() -> None:

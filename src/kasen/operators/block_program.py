@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 
 import numpy as np
 
 from kasen.kernels import block_program as kernel
-from kasen.operators import two_cores
 from kasen.operators.batch import I64, Batch
-from kasen.operators.lazy import Lazy, Part, for_two_cores, parts_of
+from kasen.operators.lazy import Lazy, Part, on_two_cores, parts_of
 
 #: From how many rows on a program is worth its while.
-WORTH = 256
+_WORTH = 256
 
 _NONE: I64 = np.zeros(0, np.int64)
 
@@ -37,30 +35,25 @@ class BlockProgram:
 
     def chosen(self, batch: Batch) -> Batch | None:
         """The changes for which the condition is TRUE; None if it failed for any row."""
-        pieces = for_two_cores(parts_of(batch))
-        work = _with_room(pieces, np.empty(len(batch), np.int64))
-        parts = []
-        for (piece, rows), count in zip(work, self._chosen(work), strict=True):
+        out = np.empty(len(batch), np.int64)
+        found: dict[int, list[tuple[Part, I64, int]]] = {}
+
+        def choose(parts: Sequence[Part], among: slice, core: int) -> None:
+            work = _with_room(parts, out[among])
+            counts = self._run(kernel.choose, work, core)
+            found[core] = [(*each, count) for each, count in zip(work, counts, strict=True)]
+
+        on_two_cores(parts_of(batch), choose)
+        chosen = []
+        for part, rows, count in (*found[0], *found.get(1, ())):
             if count < 0:
                 return None
-            if count == piece.size:
-                parts.append(piece)
-            elif count:
-                parts.append(piece._replace(rows=rows[:count]))
-        return Lazy(parts or [pieces[0]._replace(rows=_NONE)])
+            chosen.append(part if count == part.size else part._replace(rows=rows[:count]))
+        return Lazy([part for part in chosen if part.size] or chosen[:1])
 
     def write(self, parts: Sequence[Part], out: I64, core: int) -> bool:
         """Writes the expression's values of some parts; False if it failed for any row."""
         return all(count >= 0 for count in self._run(kernel.evaluate, _with_room(parts, out), core))
-
-    def _chosen(self, work: _Work) -> list[int]:
-        if len(work) == 1 or not two_cores.worth(sum(part.size for part, _ in work)):
-            return self._run(kernel.choose, work, 0)
-        cut = two_cores.middle([part.size for part, _ in work])
-        there, here = two_cores.both(
-            partial(self._run, kernel.choose, work[cut:], 1), partial(self._run, kernel.choose, work[:cut], 0)
-        )
-        return here + there
 
     def _run(self, run: Callable[..., int], work: _Work, core: int) -> list[int]:
         """What a kernel says of each part."""
@@ -111,7 +104,7 @@ class LateProgram:
         self._made: BlockProgram | None = None
 
     def suiting(self, batch: Batch) -> BlockProgram | None:
-        if len(batch) < WORTH:
+        if len(batch) < _WORTH:
             return None
         if self._make is not None:
             self._made = self._make()

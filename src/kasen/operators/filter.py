@@ -8,7 +8,7 @@ import numpy as np
 
 from kasen.operators.base import Stateless
 from kasen.operators.batch import Batch, Bound, empty
-from kasen.operators.block_program import WORTH, LateProgram
+from kasen.operators.block_program import LateProgram
 from kasen.operators.vector import Condition
 
 
@@ -24,7 +24,7 @@ class Filter(Stateless):
         del upto
         batch = inputs[0]
         size = len(batch)
-        program = self._program.suiting(batch) if size >= WORTH and self._program is not None else None
+        program = self._program.suiting(batch) if self._program is not None else None
         if program is not None and (chosen := program.chosen(batch)) is not None:
             return batch if len(chosen) == size else chosen
         keep = self._condition(batch)

@@ -175,7 +175,7 @@ class Lazy(Batch):
             if write is not None:
                 write(parts, data[:, among], core)
 
-        self._on_two_cores(begin)
+        on_two_cores(self._parts, begin)
         for to, index in enumerate(wanted):
             if index >= 0:
                 self.fill(index, data[to])
@@ -204,27 +204,28 @@ class Lazy(Batch):
         return out
 
     def _fill(self, of: Callable[[Part], I64], out: I64, gathers: _Gathers = gather) -> None:
-        self._on_two_cores(lambda parts, among, _: _move(parts, of, gathers, out[among]))
-
-    def _on_two_cores(self, work: Callable[[Sequence[Part], slice, int], None]) -> None:
-        """Does it to all parts, to some on core 0, to the others on core 1; `work` learns where they are."""
-        if not two_cores.worth(self._size):
-            work(self._parts, slice(self._size), 0)
-            return
-        parts = for_two_cores(self._parts)
-        cut = two_cores.middle([part.size for part in parts])
-        first = sum(part.size for part in parts[:cut])
-        two_cores.both(
-            partial(work, parts[cut:], slice(first, self._size), 1),
-            partial(work, parts[:cut], slice(first), 0),
-        )
+        on_two_cores(self._parts, lambda parts, among, _: _move(parts, of, gathers, out[among]))
 
 
 def _times(part: Part) -> I64:
     return part.ts
 
 
-def for_two_cores(parts: Sequence[Part]) -> list[Part]:
+def on_two_cores(parts: Sequence[Part], work: Callable[[Sequence[Part], slice, int], None]) -> None:
+    """Does it to all parts, to some on core 0, to the others on core 1; `work` learns where they are."""
+    size = sum(part.size for part in parts)
+    if not two_cores.worth(size):
+        work(parts, slice(size), 0)
+        return
+    parts = _for_two_cores(parts)
+    cut = two_cores.middle([part.size for part in parts])
+    first = sum(part.size for part in parts[:cut])
+    two_cores.both(
+        partial(work, parts[cut:], slice(first, size), 1), partial(work, parts[:cut], slice(first), 0)
+    )
+
+
+def _for_two_cores(parts: Sequence[Part]) -> list[Part]:
     """The parts; halves of the largest, if it has more than half of many rows."""
     cut = list(parts)
     sizes = [part.size for part in parts]

@@ -8,7 +8,7 @@ import numpy as np
 
 from kasen.operators.base import Stateless
 from kasen.operators.batch import I64, Batch, Bound
-from kasen.operators.block_program import WORTH, BlockProgram, LateProgram
+from kasen.operators.block_program import BlockProgram, LateProgram
 from kasen.operators.lazy import Lazy, Part, parts_of
 from kasen.operators.vector import Evaluator, store
 
@@ -38,7 +38,7 @@ class Project(Stateless):
         del upto
         batch = inputs[0]
         fast: dict[int, BlockProgram] = {}
-        for at, _, late in self._computed if len(batch) >= WORTH else ():
+        for at, _, late in self._computed:
             program = late.suiting(batch) if late is not None else None
             if program is not None:
                 fast[at] = program
