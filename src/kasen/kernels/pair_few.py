@@ -23,6 +23,8 @@ from kasen.kernels.pair_rows import (
 #: What `join_few` says if it has not done all: there was no room for the arrivals; `match` is to go on; the
 #: pairs are found, but not written.
 NO_ROOM, UNFINISHED, UNWRITTEN = -1, -2, -3
+#: The rows of its output.
+OUT_TS, OUT_SUB, OUT_DATA = range(3)
 
 
 @compiled(f"boolean({M}, int64, int64)")
@@ -48,17 +50,17 @@ _SIDE = f"{V}, {V}, {M}"
 
 
 @compiled(
-    f"int64({V}, {M}, {M}, {I}, {V}, {I}, {_SIDE}, {_SIDE}, {V}, {J}, {V}, {J}, {J}, {M}, {V}, {V}, {M})",
+    f"int64({V}, {M}, {M}, {I}, {V}, {I}, {_SIDE}, {_SIDE}, {V}, {J}, {V}, {J}, {J}, {M}, {M})",
     inline=False,
 )
 def join_few(
     store: Any, cfg: Any, keys: Any, links: Any, table: Any, heads: Any, l_ts: Any, l_sub: Any, l_data: Any,
     r_ts: Any, r_sub: Any, r_data: Any, cursor: Any, work: Any, words: Any, found: Any, pairs: Any,
-    columns: Any, ts: Any, sub: Any, data: Any,
+    columns: Any, out: Any,
 ) -> Any:  # fmt: skip
     """Receives and matches the arrivals and writes their pairs; returns how many, or what is left to do.
 
-    The first arguments are those of `match`, the last ones room for pairs.
+    The first arguments are those of `match`; `out` is room for pairs: ts, sub, then the columns.
     """
     if not has_room(cfg, 0, len(l_ts)) or not has_room(cfg, 1, len(r_ts)):
         return NO_ROOM
@@ -73,13 +75,13 @@ def join_few(
     if status != DONE:
         return UNFINISHED
     count = cursor[WRITTEN]
-    if cursor[CANCELS] or keys.shape[1] > 1 or count > len(ts):
+    if cursor[CANCELS] or keys.shape[1] > 1 or count > out.shape[1]:
         return UNWRITTEN
     for n in range(count):
         side = pairs[PAIR_AT, n] & 1
         number = pairs[PAIR_RIGHT if side else PAIR_LEFT, n]
-        ts[n] = store[row_place(cfg, side, number)]
+        out[OUT_TS, n] = store[row_place(cfg, side, number)]
         at = number - cfg[side, FIRST]
-        sub[n] = r_sub[at] if side else l_sub[at]
-    gather(store, cfg, pairs, columns, count, data, 0)
+        out[OUT_SUB, n] = r_sub[at] if side else l_sub[at]
+    gather(store, cfg, pairs, columns, count, out[OUT_DATA:], 0)
     return count

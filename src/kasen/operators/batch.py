@@ -106,15 +106,20 @@ def places(keep: npt.NDArray[np.bool_]) -> I64:
 _SHARED, _MOST_SHARED = 1 << 19, 1 << 21
 # Longer ones are made when they are first asked for.
 _ONES, _ZEROS = [np.ones(_SHARED, np.int64)], [np.zeros(_SHARED, np.int64)]
+_ONE, _ZERO = _ONES[0][:1], _ZEROS[0][:1]
 
 
 def ones(count: int) -> I64:
     """So many ones, in memory that all share: nobody changes a batch."""
+    if count == 1:
+        return _ONE
     return _ONES[0][:count] if count <= _SHARED else _many(count, _ONES, 1)
 
 
 def zeros(count: int) -> I64:
     """So many zeros, in memory that all share."""
+    if count == 1:
+        return _ZERO
     return _ZEROS[0][:count] if count <= _SHARED else _many(count, _ZEROS, 0)
 
 

@@ -68,11 +68,7 @@ class PairJoin:
         self._found: I32 = np.empty((2, kernel.FOUND), np.int32)
         # Two, because pairs may be written from one while the other is filled.
         self._pairs, self._other = np.empty((3, _PAIRS), np.int32), np.empty((3, _PAIRS), np.int32)
-        self._few = (
-            np.empty(_PAIRS, np.int64),
-            np.empty(_PAIRS, np.int64),
-            np.empty((len(columns) + 1, _PAIRS), np.int64),
-        )
+        self._few: I64 = np.empty((few.OUT_DATA + len(columns) + 1, _PAIRS), np.int64)
         #: How many pairs an arrival brought lately.
         self._yield = 1.0
 
@@ -97,18 +93,18 @@ class PairJoin:
     def _run_few(self, left: Batch, right: Batch) -> Batch:
         """One kernel for all: calls are what a few arrivals cost."""
         rows, cursor = self._rows, self._cursor
-        ts, sub, data = self._few
         cursor[kernel.USED] = rows.used
         count = few.join_few(
             rows.store, rows.cfg, rows.keys, rows.links, rows.table, rows.heads,
             left.ts, left.sub, left.data, right.ts, right.sub, right.data, cursor,
-            self._work, self._words, self._found, self._pairs, self._columns, ts, sub, data,
+            self._work, self._words, self._found, self._pairs, self._columns, self._few,
         )  # fmt: skip
         if count >= 0:
             rows.used = cursor.item(kernel.USED)
             if not count:
                 return self._nothing
-            return Batch(ts[:count].copy(), sub[:count].copy(), ones(count), data[:, :count].copy())
+            out = self._few[:, :count].copy()
+            return Batch(out[few.OUT_TS], out[few.OUT_SUB], ones(count), out[few.OUT_DATA :])
         if count == few.NO_ROOM:
             rows.receive((left, right), ((0, len(left)), (0, len(right))))
             count = self._match(left.sub, right.sub)

@@ -27,6 +27,11 @@ class Project(Stateless):
     ) -> None:
         """`programs` compute the same as the items, for some of them."""
         self._sources = np.array([item if isinstance(item, int) else -1 for item in items], np.int64)
+        wanted = self._sources.tolist()
+        #: The first column, if columns are wanted one after the other; and how many words rows have then
+        #: whose last columns these are.
+        self._first = wanted[0] if wanted and wanted == list(range(wanted[0], wanted[-1] + 1)) else -1
+        self._words = self._first + len(wanted) + 1
         programs = programs or [None] * len(items)
         self._computed = [
             (at, item, program)
@@ -37,6 +42,11 @@ class Project(Stateless):
     def process(self, inputs: Sequence[Batch], upto: Bound) -> Batch:
         del upto
         batch = inputs[0]
+        if self._first >= 0 and type(batch) is Batch:
+            data = batch.data
+            if len(data) == self._words and not batch.has_nulls():
+                # The last columns: they need not be moved.
+                return Batch(batch.ts, batch.sub, batch.diff, data[self._first :], True)
         fast: dict[int, BlockProgram] = {}
         for at, _, late in self._computed:
             program = late.suiting(batch) if late is not None else None

@@ -16,7 +16,7 @@ from kasen.operators.record_table import RecordTable
 from kasen.operators.row_buffer import RowBuffer
 from kasen.operators.value_order import ValueOrder
 
-_FEW = 4
+_FEW = 8
 _NO_INSTANTS = np.empty((2, 0), np.int64)
 
 
@@ -44,15 +44,19 @@ class Inserted(Stateless):
             return batch
         if not self._netted:
             batch = net(batch)
-        if len(batch) <= _FEW and (only := self._only(batch)) is not None:
+        count = len(batch)
+        if self._sign > 0 and are_ones(batch.diff):
+            if count <= _FEW:
+                return self._order.sort(batch)
+            if self._order.is_sorted(batch):
+                return batch
+        elif count <= _FEW and (only := self._only(batch)) is not None:
             return only
-        if self._sign > 0 and are_ones(batch.diff) and self._order.is_sorted(batch):
-            return batch
         rows = np.empty(len(batch), np.int64)
         rows = rows[: signed(batch.diff, self._sign, rows)]
         if len(rows) > 1:
             rows = self._order.sorted(batch, rows)
-        elif len(rows) == len(batch) and self._sign > 0:
+        elif len(rows) == count and self._sign > 0:
             return units(batch)
         taken = batch.take(rows)
         if self._sign < 0:

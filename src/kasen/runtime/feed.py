@@ -101,7 +101,9 @@ class Feed:
         self._slack = slack
         self._greatest = _NEVER
         self._advanced = _NEVER
-        self._ended = False
+        #: Every row with a time below this has been read; it is asked for at every push.
+        self.frontier = _NEVER
+        self.ended = False
         #: The least time of rows that came as fewer; None if all came as they are.
         self.least: int | None = None
         self._nothing = no_rows(columns)
@@ -110,16 +112,19 @@ class Feed:
 
     def add(self, rows: Rows) -> Rows:
         """Takes rows in as read and returns those that came too late."""
-        if not len(rows):
+        ts = rows.ts
+        count = len(ts)
+        if not count:
             return rows
-        before = self._greatest
-        if before <= (first := rows.ts.item(0)) >= self._advanced and rows.ascends:
-            late, ascending, self._greatest = 0, 1, rows.ts.item(-1) if len(rows) > 1 else first
+        before, first = self._greatest, ts.item(0)
+        if before <= first >= self._advanced and (count == 1 or rows.ascends):
+            late, ascending, self._greatest = 0, 1, ts.item(-1)
         else:
-            late, ascending, self._greatest = check_times(rows.ts, before, self._slack, self._advanced)
+            late, ascending, self._greatest = check_times(ts, before, self._slack, self._advanced)
+        self._move_to(self._greatest - self._slack)
         refused = self._nothing
         if late:
-            is_late = self._late(rows.ts, before)
+            is_late = self._late(ts, before)
             rows, refused = rows.take(~is_late), rows.take(is_late)
             if not len(rows):
                 return refused
@@ -143,26 +148,22 @@ class Feed:
     def saw(self, least: int, greatest: int) -> None:
         """Rows of times from `least` to `greatest` were read, though they come as fewer rows, or as none."""
         self._greatest = max(self._greatest, greatest)
+        self._move_to(self._greatest - self._slack)
         self.least = least if self.least is None else min(self.least, least)
 
     def advance(self, ts: int) -> None:
         """Punctuation: no row with a time below `ts` will come any more."""
-        self._advanced = max(self._advanced, ts)
+        if ts > self._advanced:
+            self._advanced = ts
+            self._move_to(ts)
 
     def end(self) -> None:
-        self._ended = True
+        self.ended = True
+        self._move_to(_ALWAYS)
 
-    @property
-    def frontier(self) -> int:
-        """Every row with a time below this has been read."""
-        if self._ended:
-            return _ALWAYS
-        by_rows = self._greatest - self._slack if self._greatest > _NEVER + self._slack else _NEVER
-        return max(by_rows, self._advanced)
-
-    @property
-    def ended(self) -> bool:
-        return self._ended
+    def _move_to(self, ts: int) -> None:
+        if ts > self.frontier:
+            self.frontier = ts
 
     @property
     def greatest(self) -> int:
@@ -188,8 +189,12 @@ class Feed:
 
     def release(self, upto: int) -> list[Rows]:
         """The rows below a time, by time and then position in the source, in pieces that are not empty."""
-        if not self._held:
+        held = self._held
+        if not held:
             return []
+        if self._ordered and held[-1].ts.item(-1) < upto:  # as a rule all of them
+            self._held = []
+            return held
         self._order()
         ready: list[Rows] = []
         kept: list[Rows] = []
@@ -217,7 +222,7 @@ class Feed:
     def snapshot(self) -> State:
         self._order()
         least = _ALWAYS if self.least is None else self.least
-        marks = [self._greatest, self._advanced, int(self._ended), least]
+        marks = [self._greatest, self._advanced, int(self.ended), least]
         held = join([self._nothing, *self._held])
         return {
             "marks": np.array(marks, np.int64),
@@ -229,7 +234,8 @@ class Feed:
 
     def restore(self, state: State) -> None:
         self._greatest, self._advanced, ended, least = (int(mark) for mark in state["marks"])
-        self._ended = bool(ended)
+        self.ended = bool(ended)
+        self._move_to(_ALWAYS if ended else max(self._greatest - self._slack, self._advanced))
         self.least = None if least == _ALWAYS else least
         data = np.ascontiguousarray(state["data"], np.int64)
         held = Rows(state["ts"], state["diff"], data, state["position"])
@@ -298,11 +304,10 @@ def number_tuples(streams: list[I64]) -> list[I64]:
 
 def as_batch(pieces: list[Rows], sub: I64 | None, *, enter: bool) -> Batch:
     """Pieces in instant order as one batch; `enter` says that all rows do, as a stream's."""
-    if len(pieces) == 1 and isinstance(pieces[0].data, np.ndarray):
-        rows = pieces[0]
-        count = len(rows)
+    if len(pieces) == 1 and isinstance(data := (rows := pieces[0]).data, np.ndarray):
+        count = len(rows.ts)
         diff = ones(count) if enter else rows.diff
-        return Batch(rows.ts, zeros(count) if sub is None else sub, diff, matrix(rows.data))
+        return Batch(rows.ts, zeros(count) if sub is None else sub, diff, matrix(data))
     parts = []
     first = 0
     for rows in pieces:

@@ -273,7 +273,7 @@ class Graph:
             self._births[step][position] = both
 
     def run(self, sources: Mapping[str, Batch], upto: Bound) -> dict[str, Batch]:
-        """The changes of every query's answer at the instants from the last frontier up to `upto`."""
+        """The changes of queries' answers at the instants from the last frontier up to `upto`."""
         out = self._nothing.copy()
         for name, batch in sources.items():
             step = self._scans.get(name)
@@ -281,7 +281,9 @@ class Graph:
                 out[step] = batch
         if self._handed_out:
             self._load_loops()
-        births, self._births = self._births, {}
+        births = self._births
+        if births:
+            self._births = {}
         ends: dict[int, Bound] = {}
         for step, stage in self._stages.items():
             if ends and (end := self._end_of(step, ends, upto)) < upto:
@@ -297,7 +299,7 @@ class Graph:
                     out[step] = operator.process((batch,), upto)
         if ends:
             self._stop(set(ends))
-        return {name: out[step] for name, step in self.outputs.items()}
+        return {name: batch for name, step in self.outputs.items() if len(batch := out[step])}
 
     def _run_step(self, step: int, stage: _Alone, out: list[Batch], upto: Bound, births: Births) -> None:
         operator, inputs = stage

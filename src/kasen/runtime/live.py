@@ -169,17 +169,19 @@ class LiveQueries:
         ]
         return sum(int(array.nbytes) for state in states for array in state.values())
 
-    def has_run(self) -> None:
-        """Everything that came has run: from now on it is like the rest."""
-        if not (self._came or self._born or self._primed or self.told):
-            return
+    def has_run(self) -> dict[str, Batch]:
+        """Everything that came has run: from now on it is like the rest. Returns what is to be told first."""
+        told = self.told
+        if not (self._came or self._born or self._primed or told):
+            return told
         for key in self._came:
             if key in self.queries:
                 self.queries[key].initial = None
         self._came.clear()
         self._born.clear()
         self._primed.clear()
-        self.told.clear()
+        self.told = {}
+        return told
 
     # ------------------------------------------------------------ the durable catalog
 

@@ -267,24 +267,27 @@ class Pipeline:
 
     def _answered(self, sources: dict[str, Batch]) -> dict[str, Batch]:
         """Runs the graph up to where the pipeline is; what was told of queries that came is said first."""
-        out = self._graph.run(sources, self._upto)
-        raw = {name: batch for name, batch in out.items() if len(batch)}
-        told = dict(self.live.told)
-        self.live.has_run()
-        return self._netted(raw, told)
+        raw = self._graph.run(sources, self._upto)
+        told = self.live.has_run()
+        return self._netted(raw, told) if told or self._orders else raw
 
     def _release(self, ts: int, answer: Answer) -> tuple[dict[str, Batch], Bound | None]:
         """The rows below a time as changes; until the graph has begun, also the first of their instants."""
-        pieces = {name: released for name, feed in self._feeds.items() if (released := feed.release(ts))}
-        subs = self._numbered(pieces) if self._by_tuple else {}
+        pieces: dict[str, list[Rows]] = {}
+        for name, feed in self._feeds.items():
+            if released := feed.release(ts):
+                pieces[name] = released
+                rows_in = sum(map(len, released))
+                answer.rows += rows_in
+                self.rows_in[name] += rows_in
+        # A tuple by itself needs no number.
+        subs = self._numbered(pieces) if self._by_tuple and answer.rows > 1 else {}
+        begun = self._graph.begun
         sources: dict[str, Batch] = {}
         first: list[Bound] = []
         for name, released in pieces.items():
-            rows_in = sum(map(len, released))
-            answer.rows += rows_in
-            self.rows_in[name] += rows_in
             sub = subs.get(name)
-            if not self._graph.begun:
+            if not begun:
                 first.append(Bound(int(released[0].ts[0]), 0 if sub is None else int(sub[0])))
             if name in self._relations:
                 rows = join(released)
@@ -295,10 +298,10 @@ class Pipeline:
                 sources[name] = batch
             else:
                 sources[name] = as_batch(released, sub, enter=True)
-        if not self._graph.begun:
+        if not begun:
             unseen = [feed.least for feed in self._feeds.values() if feed.least is not None]
             first += [Bound(least) for least in unseen if least < ts]
-        return sources, min(first, default=None)
+        return sources, min(first) if first else None
 
     def _numbered(self, pieces: dict[str, list[Rows]]) -> dict[str, I64]:
         """`sub` of the rows of each TICK BY TUPLE stream."""
