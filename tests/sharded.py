@@ -5,15 +5,20 @@ Clock, fragments and shipments are those that run on Spark; only the way between
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
+
 import numpy as np
 
 from kasen.operators.batch import Bound
+from kasen.plan.changes import Change
 from kasen.plan.fragments import cut
 from kasen.plan.physical import Plan
 from kasen.runtime.answers import Gathered
 from kasen.runtime.clock import Clock, Orders
 from kasen.runtime.feed import Rows
 from kasen.runtime.pipeline import Answer, Pipeline
+from kasen.runtime.remote import RemoteQueries
 from kasen.runtime.shard import Scatter, Shard
 
 
@@ -27,18 +32,37 @@ class ShardedPipeline(Pipeline):
         self._restart = restart
         # Relations' rows pass through the clock, which has the reader's codes here.
         self.clock = Clock(plan, self.dictionary)
+        self.clock.keeps_tables = True
+        self.remote = RemoteQueries(self._fragments, self.clock)
+        self._shards: dict[tuple[int, int], Shard] = {}
         self._shards = self._fresh()
-        self._scatter = Scatter(self._fragments, shards, self.dictionary)
-        self._gathered = Gathered(plan, self.dictionary)
+        self._scatter = Scatter(self.remote.generations, shards, self.dictionary)
         self._relation_inputs = {one.name for one in plan.app.inputs if one.is_relation}
         self._received: dict[tuple[int, int], dict[str, list[bytes]]] = {}
+        self._epoch = 0
 
     def _fresh(self) -> dict[tuple[int, int], Shard]:
+        later = [generation for generation, _ in self.remote.generations if generation.number]
         return {
-            (each.level, shard): Shard(self._fragments, each.level, shard, self._count)
-            for each in self._fragments.fragments
+            (level, shard): Shard(self._fragments, level, shard, self._count, later)
+            for level in range(1, self.remote.levels + 1)
             for shard in range(self._count)
         }
+
+    def execute(self, text: str) -> tuple[Change, ...]:
+        done = self.remote.execute(text)
+        self._announce()
+        return done
+
+    def _announce(self) -> None:
+        """The queries that are to come are known from now on, wherever tuples go."""
+        later = [generation for generation, _ in self.remote.generations if generation.number]
+        self._scatter = Scatter(self.remote.generations, self._count, self.dictionary)
+        for level in range(1, self.remote.levels + 1):
+            for shard in range(self._count):
+                if (level, shard) not in self._shards:
+                    self._shards[level, shard] = Shard(self._fragments, level, shard, self._count)
+                self._shards[level, shard].announce(later)
 
     def add(self, name: str, rows: Rows) -> Rows:
         if name in self._relation_inputs:
@@ -75,12 +99,11 @@ class ShardedPipeline(Pipeline):
     def ready(self) -> int:
         return sum(feed.waiting_below(self.frontier) for feed in self.clock._feeds.values())
 
-    def run(self, most: int | None = None) -> Answer:
-        del most
-        orders = self.clock.run()
-        answer = self._run(orders) if orders is not None else Answer()
-        answer.deletions, answer.refused = self.clock.deletions, self.clock.refused
-        return answer
+    def answers(self) -> Iterator[Answer]:
+        orders = self.clock.run(self.remote.splices())
+        found = self._run(orders) if orders is not None else [Answer()]
+        found[0].deletions, found[0].refused = self.clock.deletions, self.clock.refused
+        yield from found
 
     def flush(self) -> list[Answer]:
         answers = []
@@ -88,28 +111,39 @@ class ShardedPipeline(Pipeline):
             orders = self.clock.flush(Bound(last.ts + 1, 0))
             if orders is None:
                 break
-            answers.append(self._run(orders))
+            answers += self._run(orders)
         return answers
 
     def _last(self) -> Bound | None:
         found = [each.last_instant() for each in self._shards.values()]
         return max((each for each in found if each is not None), default=None)
 
-    def _run(self, orders: Orders) -> Answer:
+    def _run(self, orders: Orders) -> list[Answer]:
+        known = {each.answer(one.name): one for each, _ in self.remote.generations for one in each.queries}
+        gathered = Gathered(known, self.dictionary)
+        splices = orders.splices
         orders = Orders.of(orders.arrays())
-        for each in self._fragments.fragments:
+        for level in range(1, self.remote.levels + 1):
             # Shards know nothing of one another, so their order must not matter.
             for shard in reversed(range(self._count)):
-                received = self._received.pop((each.level, shard), {})
-                sent = self._shards[each.level, shard].run(orders, received)
+                received = self._received.pop((level, shard), {})
+                sent = self._shards[level, shard].run(orders, received)
                 for edge, to, packed in sent.exchanged:
-                    assert edge.level > each.level
+                    assert edge.level > level
                     self._post(edge.level, to, edge.name, packed)
                 for name, packed in sent.answers:
-                    self._gathered.add(name, packed)
+                    gathered.add(name, packed)
+        self._epoch += 1
+        answers = self.remote.answers(gathered.take(), splices, self._epoch)
         if self._restart:
+            saved = json.loads(json.dumps(self.remote.save()))
+            self.remote = RemoteQueries(self._fragments, self.clock)
+            self.remote.restore(saved)
             fresh = self._fresh()
             for key, each_fresh in fresh.items():
                 each_fresh.restore(self._shards[key].snapshot())
             self._shards = fresh
-        return Answer(self._gathered.take(), queries=self._gathered.queries)
+        if splices:
+            self.remote.forget(self._epoch)
+            self._announce()
+        return answers

@@ -14,9 +14,11 @@ import pyarrow as pa
 from pyspark import cloudpickle
 
 from kasen.plan.physical import Plan
+from kasen.runtime.answers import Gathered
 from kasen.runtime.arrays import pack_arrays
 from kasen.runtime.clock import Orders
 from kasen.runtime.pipeline import Answer
+from kasen.runtime.remote import RemoteQueries
 from kasen.spark import fragment
 from kasen.spark.epochs import Files
 from kasen.spark.fragment import BY_FILE, DONE, REPORT, Job
@@ -33,12 +35,16 @@ class DurablePipeline(ShardedPipeline):
         self._packed = cloudpickle.dumps(self._fragments)  # type: ignore[no-untyped-call]
         files = Files(str(folder))
         files.make("files")
-        parts = [f"{each.level}.{shard}" for each in self._fragments.fragments for shard in range(shards)]
-        self._ledger = Ledger(files, parts)
+        self._ledger = Ledger(files, self._parts())
         self._ledger.load({})
         self.hows: set[str] = set()
 
-    def _run(self, orders: Orders) -> Answer:
+    def _parts(self) -> list[str]:
+        levels = range(1, self.remote.levels + 1)
+        return [f"{level}.{shard}" for level in levels for shard in range(self._count)]
+
+    def _run(self, orders: Orders) -> list[Answer]:
+        self._ledger.extend(self._parts())
         packed = pack_arrays(orders.arrays())
         waiting = {key: dict(value) for key, value in self._received.items()}
         epoch = self._ledger.next
@@ -46,16 +52,24 @@ class DurablePipeline(ShardedPipeline):
             self._ledger.begin()
             self._ledger.write_orders(epoch, packed)
             self._received = {key: dict(value) for key, value in waiting.items()}
-            if self._attempt(epoch, packed):
+            known = {one.answer(q.name): q for one, _ in self.remote.generations for q in one.queries}
+            gathered = Gathered(known, self.dictionary)
+            if self._attempt(epoch, packed, gathered):
                 break
         # What a committed epoch leads to survives in the record alone.
         self._ledger.close(epoch)
         again = Ledger(self._ledger.files, self._ledger.parts)
         again.load(json.loads(json.dumps(self._ledger.record())))
         self._ledger = again
-        return Answer(self._gathered.take(), queries=self._gathered.queries)
+        answers = self.remote.answers(gathered.take(), orders.splices, epoch)
+        self.remote.forget(self._ledger.oldest)
+        saved = json.loads(json.dumps(self.remote.save()))
+        self.remote = RemoteQueries(self._fragments, self.clock)
+        self.remote.restore(saved)
+        self._announce()
+        return answers
 
-    def _attempt(self, epoch: int, orders: bytes) -> bool:
+    def _attempt(self, epoch: int, orders: bytes, gathered: Gathered) -> bool:
         """Runs all fragments; False if it is abandoned on the way."""
         ledger = self._ledger
         job = Job(
@@ -70,13 +84,19 @@ class DurablePipeline(ShardedPipeline):
             tuple((part, ledger.journals[part]) for part in ledger.parts),
             tuple(ledger.past),
             large=200,
+            later=tuple(
+                (each.number, cloudpickle.dumps(each))  # type: ignore[no-untyped-call]
+                for each, _ in self.remote.generations
+                if each.number
+            ),
+            live=tuple((each.number, live) for each, live in self.remote.generations),
         )
         reports = []
         answers: list[tuple[str, bytes]] = []
-        for each in self._fragments.fragments:
+        for here in range(1, self.remote.levels + 1):
             for shard in range(self._count):
                 self._misfortune()
-                for row in self._work(job, each.level, shard):
+                for row in self._work(job, here, shard):
                     to, level, name, packed = row
                     if level == DONE and name == REPORT:
                         reports.append(json.loads(packed))
@@ -89,7 +109,7 @@ class DurablePipeline(ShardedPipeline):
                     return False
         for name, packed in answers:
             content = ledger.files.read(packed.decode()) if name.startswith(BY_FILE) else packed
-            self._gathered.add(name.removeprefix(BY_FILE), content)
+            gathered.add(name.removeprefix(BY_FILE), content)
         ledger.take(reports)
         return True
 

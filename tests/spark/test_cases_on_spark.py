@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from kasen.spark.executors import InExecutors
+from kasen.errors import QueryError
+from kasen.plan.fragments import plan_trees
+from kasen.spark.executors import InExecutors, Remote
 from kasen.spark.session import session
 from tests.cases_format import Case, all_cases, expected_rows, query_schema, shown
 from tests.oracle import Result
@@ -18,7 +20,7 @@ from tests.test_cases import bind, check_dead_letters, compare
 pytestmark = pytest.mark.spark
 
 ALL = [case for case in all_cases() if case.section("error") is None]
-#: Queries that come and go at instants run in the driver only, and a run on executors says so.
+#: Queries that come and go at instants.
 LIVE = [case for case in ALL if case.name.startswith("live/")]
 CASES = [case for case in ALL if case not in LIVE]
 #: Those with loops, which are sharded by their keys if they hand one on.
@@ -60,6 +62,25 @@ def test_queries_that_come_and_go_have_the_same_answers_in_the_driver(
 ) -> None:
     assert len(LIVE) >= 11
     check_together(LIVE, "driver", spark, tmp_path)
+
+
+def test_queries_that_come_and_go_have_the_same_answers_on_executors(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    refused = {case.name: refusal(case, tmp_path) for case in LIVE}
+    assert all("--place driver" in error for error in refused.values() if error)
+    cases = [case for case in LIVE if not refused[case.name]]
+    assert len(cases) >= 4
+    check_together(cases, "3 shards", spark, tmp_path)
+
+
+def refusal(case: Case, folder: Path) -> str:
+    """Why executors refuse the changes of a case, before anything runs; empty if they do not."""
+    try:
+        Remote(plan_trees(bind(case, folder)))
+    except QueryError as error:
+        return str(error)
+    return ""
 
 
 def check_together(

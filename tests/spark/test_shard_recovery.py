@@ -22,6 +22,13 @@ from tests.random_apps import RandomApp, random_app
 from tests.random_keyed_loops import keyed_loops
 from tests.spark import chaos
 from tests.spark.durable import DurablePipeline
+from tests.test_live_random import changing_app
+from tests.test_live_sharded import accepted
+
+
+def changing(random: Random) -> RandomApp:
+    """Queries that come and go while shards are restored."""
+    return accepted(changing_app(random))
 
 
 def check(app: App, folder: Path, seed: int, batch: int) -> set[str]:
@@ -39,7 +46,7 @@ def check(app: App, folder: Path, seed: int, batch: int) -> set[str]:
     ):
         found = local(batch)(app, folder)
     made[0].close()
-    for query in app.queries:
+    for query in app.all_queries:
         one, other = (shown(each.queries[query.name], query.schema, app.time) for each in (found, right))
         assert one == other, f"seed {seed}, {query.name}"
     return made[0].hows
@@ -52,7 +59,7 @@ def test_shards_find_their_state_in_every_way_and_answer_the_same(tmp_path: Path
 
 
 @pytest.mark.parametrize("seed", range(12))
-@pytest.mark.parametrize("draw", [random_app, keyed_loops])
+@pytest.mark.parametrize("draw", [random_app, keyed_loops, changing])
 def test_random_apps_on_shards_that_are_restored(
     draw: Callable[[Random], RandomApp], seed: int, tmp_path: Path
 ) -> None:

@@ -47,7 +47,8 @@ class Exchange:
     """Rows on their way from a step (or an input's scan) to the steps of a later level.
 
     `keys` are over the source's columns. With `ordinals`, tuples of an input carry their number in the
-    stream as a last column; with `instants`, only instants travel, and no column.
+    stream as a last column; with `instants`, only instants travel, and no column. `alias` is the name of an
+    exchange of queries that came later (see generations.py).
     """
 
     source: int
@@ -56,13 +57,19 @@ class Exchange:
     level: int = 1
     ordinals: bool = False
     instants: bool = False
+    alias: str = ""
 
     @property
     def name(self) -> str:
         """What the scan that stands for it is called: the same in every process."""
+        return self.alias or f"#{self.source}{self.way}"
+
+    @property
+    def way(self) -> str:
+        """How its rows go, whatever their source."""
         marks = ("o" if self.ordinals else "") + ("i" if self.instants else "")
         keys = ",".join(repr(rebuild(key, _nameless)) for key in self.keys)
-        return f"#{self.source}{marks} {self.to.name} {keys} @{self.level}"
+        return f"{marks} {self.to.name} {keys} @{self.level}"
 
 
 @dataclass(slots=True)

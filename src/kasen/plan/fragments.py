@@ -6,6 +6,7 @@ stands for every exchange that it receives: so a shard runs the very operators t
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from kasen.cql.bound import App, Rows
@@ -20,6 +21,13 @@ from kasen.plan.split import Split, all_columns
 from kasen.types import BIGINT, Field, Schema
 
 ORDINAL = "#ordinal"
+
+#: Gives an exchange the name that it has among those of other plans.
+Label = Callable[[Exchange], Exchange]
+
+
+def _unlabelled(edge: Exchange) -> Exchange:
+    return edge
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,15 +74,17 @@ def plan_trees(app: App) -> Plan:
     return plan_app(app, JOIN_TREE)
 
 
-def cut_trees(plan: Plan) -> Cut:
+def cut_trees(plan: Plan, label: Label = _unlabelled) -> Cut:
     """The fragments of a plan whose joins are trees."""
     found = Exchanges(plan).find()
     levels = _levels(found)
-    edges = _with_levels(found, levels)
+    edges = {at: label(edge) for at, edge in _with_levels(found, levels).items()}
     live = _live(plan, found, edges)
     levels = {step: level for step, level in levels.items() if step in live}
     count = max([1, *levels.values()])
-    fragments = tuple(_Level(plan, found, edges, levels, level).fragment() for level in range(1, count + 1))
+    fragments = tuple(
+        _Level(plan, found, edges, levels, level, label).fragment() for level in range(1, count + 1)
+    )
     return Cut(plan, fragments, tuple(found.splits.get(step.id) for step in plan.steps))
 
 
@@ -144,8 +154,10 @@ class _Level:
         edges: dict[tuple[int, int], Exchange],
         levels: dict[int, int],
         level: int,
+        label: Label,
     ) -> None:
         self._plan = plan
+        self._label = label
         self._found = found
         self._edges = {at: edge for at, edge in edges.items() if at[0] in levels}
         self._levels = levels
@@ -164,7 +176,7 @@ class _Level:
                 outputs[name] = step
                 if step not in self._levels:
                     columns = all_columns(self._plan.steps[step].node.schema)
-                    roots[step] = Exchange(step, To.KEY, columns)
+                    roots[step] = self._label(Exchange(step, To.KEY, columns))
         inputs = {edge for at, edge in self._edges.items() if self._levels[at[0]] == self._level}
         splits = self._found.splits
         return Fragment(

@@ -144,10 +144,10 @@ def plan_app(app: App, joins: str = "") -> Plan:
     return share(app, {name: lowered(node, "" if name in looping else joins) for name, node in plans})
 
 
-def plan_query(query: RegisteredQuery, names: Names, *, in_loop: bool = False) -> Node:
-    """The control path of one query."""
+def plan_query(query: RegisteredQuery, names: Names, *, in_loop: bool = False, joins: str = "") -> Node:
+    """The control path of one query; `joins` is a method for its joins, if it is in no loop."""
     plan = rewrite(Builder(names).query(query.query))
-    return lowered(chained(plan) if in_loop else plan)
+    return lowered(chained(plan)) if in_loop else lowered(plan, joins)
 
 
 def lowered(plan: Node, joins: str = "") -> Node:

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from kasen.operators.batch import Batch, orderings
 from kasen.operators.dictionary import Dictionary
 from kasen.operators.net import net
 from kasen.operators.streamify import units
 from kasen.operators.value_order import ValueOrder
-from kasen.plan.physical import Plan
+from kasen.plan.changes import RegisteredQuery
 from kasen.runtime.shipment import CHANGE, Shipper, unpack_changes
 
 
 class Gathered:
     """Collects packed changes by query; `take` hands an epoch's over."""
 
-    def __init__(self, plan: Plan, dictionary: Dictionary) -> None:
-        self.queries = {query.name: query for query in plan.app.queries}
-        self._shippers = {query.name: Shipper(query.schema, dictionary, CHANGE) for query in plan.app.queries}
-        self._orders = {
-            query.name: ValueOrder(orderings(query.schema), dictionary) for query in plan.app.queries
-        }
+    def __init__(self, queries: Mapping[str, RegisteredQuery], dictionary: Dictionary) -> None:
+        """`queries` are those whose answers may come, by what these are called on their way."""
+        self._queries = queries
+        self._dictionary = dictionary
         self._packed: dict[str, list[bytes]] = {}
 
     def add(self, name: str, packed: bytes) -> None:
@@ -29,10 +29,11 @@ class Gathered:
         """Every query's changes in instant order, rows of one instant in the order of values."""
         answers: dict[str, Batch] = {}
         for name, packed in self._packed.items():
-            batch = unpack_changes(self._shippers[name], packed)
-            if not self.queries[name].is_stream:
+            query = self._queries[name]
+            batch = unpack_changes(Shipper(query.schema, self._dictionary, CHANGE), packed)
+            if not query.is_stream:
                 # Rows that cancel may have been on different shards.
                 batch = units(net(batch))
-            answers[name] = self._orders[name].sort(batch)
+            answers[name] = ValueOrder(orderings(query.schema), self._dictionary).sort(batch)
         self._packed = {}
         return answers

@@ -8,14 +8,17 @@ is its `Orders`, which every shard gets.
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from kasen.operators.base import State
-from kasen.operators.batch import I64, Batch, Bound, matrix, zeros
+from kasen.operators.batch import I64, Batch, Bound, concat, matrix, zeros
 from kasen.operators.dictionary import Dictionary
 from kasen.plan.physical import Plan
+from kasen.runtime.contents import at
 from kasen.runtime.feed import Feed, Rows, as_batch, join, number_tuples, skip
 from kasen.runtime.relation import Relation
 from kasen.runtime.shipment import CHANGE, Shipper, pack_changes
@@ -32,13 +35,50 @@ class Released:
 
 
 @dataclass(slots=True)
+class Splice:
+    """Queries come and go between the instants below (at, 0, 0) and those from it on.
+
+    `comes` are generations, `goes` names of queries by generation. The clock adds whether the pipeline has
+    begun by then and, if so, how many tuples each stream has had and what outside relations hold, packed.
+    """
+
+    at: int
+    comes: tuple[int, ...] = ()
+    goes: tuple[tuple[int, str], ...] = ()
+    begun: bool = False
+    counts: dict[str, int] = field(default_factory=dict)
+    contents: dict[str, bytes] = field(default_factory=dict)
+
+    def arrays(self) -> State:
+        marks = {
+            "at": self.at,
+            "comes": self.comes,
+            "goes": self.goes,
+            "begun": self.begun,
+            "counts": self.counts,
+            "relations": list(self.contents),
+        }
+        found = {"json": np.frombuffer(json.dumps(marks).encode(), np.uint8)}
+        packed = self.contents.values()
+        return found | {str(place): np.frombuffer(each, np.uint8) for place, each in enumerate(packed)}
+
+    @staticmethod
+    def of(state: State) -> Splice:
+        marks = json.loads(state["json"].tobytes())
+        contents = {name: state[str(place)].tobytes() for place, name in enumerate(marks["relations"])}
+        goes = tuple((number, name) for number, name in marks["goes"])
+        return Splice(marks["at"], tuple(marks["comes"]), goes, marks["begun"], marks["counts"], contents)
+
+
+@dataclass(slots=True)
 class Orders:
     """An epoch's decisions.
 
     `upto`: every instant below it runs. `begin` is set in the epoch in which the pipeline begins. `late` are
     the positions of tuples that are refused. `changes` are those of outside relations and static tables,
     packed. `runs` are [2, n]: tuples at Spark's places runs[0][i], runs[0][i] + 1, ... have the positions
-    runs[1][i], runs[1][i] + 1, ... With `closing`, delays deliver nothing any more.
+    runs[1][i], runs[1][i] + 1, ... With `closing`, delays deliver nothing any more. `splices` are changes of
+    the queries on the way to `upto`, in the order of their times.
     """
 
     upto: Bound
@@ -48,6 +88,7 @@ class Orders:
     changes: dict[str, bytes] = field(default_factory=dict)
     runs: dict[str, I64] = field(default_factory=dict)
     closing: bool = False
+    splices: list[Splice] = field(default_factory=list)
 
     def arrays(self) -> dict[str, State]:
         """As named arrays, for files and for the way to the shards."""
@@ -67,7 +108,7 @@ class Orders:
             f"changes.{name}": {"packed": np.frombuffer(each, np.uint8)}
             for name, each in self.changes.items()
         }
-        return found
+        return found | {f"splice.{place}": each.arrays() for place, each in enumerate(self.splices)}
 
     @staticmethod
     def of(arrays: dict[str, State]) -> Orders:
@@ -84,6 +125,9 @@ class Orders:
                 orders.late[name] = state["position"]
             elif kind == "changes":
                 orders.changes[name] = state["packed"].tobytes()
+            elif kind == "splice":
+                orders.splices.append(Splice.of(state))
+        orders.splices.sort(key=lambda each: each.at)
         return orders
 
 
@@ -101,6 +145,8 @@ class Clock:
         self._by_tuple = [one.name for one in inputs if one.tick.value == "TUPLE"]
         self._counts = {one.name: 0 for one in inputs if not one.is_relation}
         self._tables: dict[str, Rows] = {}
+        #: Whether queries may come later, and static tables are kept for them.
+        self.keeps_tables = False
         self._late: dict[str, list[I64]] = {}
         self._shippers = {
             one.name: Shipper(one.schema, self.dictionary, CHANGE)
@@ -158,6 +204,14 @@ class Clock:
         return self._upto
 
     @property
+    def come(self) -> int | None:
+        """The first time of which nothing has come, and nothing was ordered; None if nothing came at all."""
+        greatest = max((feed.greatest for feed in self._feeds.values()), default=-(2**63))
+        if not self._begun and greatest == -(2**63):
+            return None
+        return max(greatest + 1, self._upto.ts)
+
+    @property
     def begun(self) -> bool:
         return self._begun
 
@@ -185,13 +239,16 @@ class Clock:
 
     # ------------------------------------------------------------ orders
 
-    def run(self) -> Orders | None:
-        """Orders to run every instant that is complete; None if the shards have nothing to do."""
+    def run(self, splices: Sequence[Splice] = ()) -> Orders | None:
+        """Orders to run every instant that is complete; None if the shards have nothing to do.
+
+        Of the changes of queries to come, in the order of their times, they hold those that are due.
+        """
         if not self.ended:
-            return self._run_upto(self.frontier)
+            return self._run_upto(self.frontier, splices)
         greatest = [feed.greatest for feed in self._feeds.values()]
         known = [each for each in greatest if each > -(2**63)]
-        return self._run_upto(max(known, default=0) + 1)
+        return self._run_upto(max(known, default=0) + 1, splices)
 
     def flush(self, upto: Bound) -> Orders | None:
         """Orders to let windows expire after the end of the input."""
@@ -201,7 +258,7 @@ class Clock:
         self._closing = True
         return Orders(upto, closing=True)
 
-    def _run_upto(self, ts: int) -> Orders | None:
+    def _run_upto(self, ts: int, splices: Sequence[Splice] = ()) -> Orders | None:
         self.deletions, self.refused = [], []
         orders = Orders(Bound(ts, 0))
         orders.late = {name: np.concatenate(parts) for name, parts in self._late.items()}
@@ -210,20 +267,51 @@ class Clock:
             # Late tuples must be forgotten by whoever holds them, even if time stands still.
             orders.upto = self._upto
             return orders if orders.late else None
-        first = self._release(ts, orders)
+        first: Bound | None = None
+        changes: dict[str, list[Batch]] = {}
+        for splice in splices:
+            if splice.at < ts:
+                first = self._release(splice.at, orders, changes, first)
+                orders.splices.append(self._spliced(splice, first))
+        first = self._release(ts, orders, changes, first)
         if first is None and not self._begun and not self.ended:
             orders.upto = self._upto
+            orders.splices = []
             return orders if orders.late else None
         if not self._begun:
             self._begun = True
             orders.begin = first or Bound(0, 0)
             for name, rows in self._tables.items():
                 orders.changes[name] = pack_changes(self._shippers[name], _at(rows, orders.begin))
-            self._tables = {}
+            self._tables = self._tables if self.keeps_tables else {}
+        for name, batches in changes.items():
+            batch = concat(batches, self._columns[name]) if len(batches) > 1 else batches[0]
+            orders.changes[name] = pack_changes(self._shippers[name], batch)
         self._upto = orders.upto
         return orders
 
-    def _release(self, ts: int, orders: Orders) -> Bound | None:
+    def _spliced(self, splice: Splice, first: Bound | None) -> Splice:
+        """The change with what is known at its time; `first` is the first instant before it, if any."""
+        found = Splice(splice.at, splice.comes, splice.goes)
+        found.begun = self._begun or first is not None
+        if found.begun and found.comes:
+            found.counts = dict(self._counts)
+            held = {name: each.contents() for name, each in self._relations.items()}
+            held |= {name: _at(rows, Bound(0, 0)) for name, rows in self._tables.items()}
+            found.contents = {
+                name: pack_changes(self._shippers[name], at(batch, Bound(splice.at, 0)))
+                for name, batch in held.items()
+                if len(batch)
+            }
+        return found
+
+    def _release(
+        self, ts: int, orders: Orders, changes: dict[str, list[Batch]], before: Bound | None
+    ) -> Bound | None:
+        """Adds what is below a time to the orders, and to the changes of relations.
+
+        Returns the first instant of all that the orders hold; `before` is that of what they held.
+        """
         pieces = {name: feed.release(ts) for name, feed in self._feeds.items()}
         rows = {name: join(each) for name, each in pieces.items() if each}
         subs = self._numbered(rows) if self._by_tuple else {}
@@ -232,16 +320,25 @@ class Clock:
             sub = subs.get(name, zeros(len(released)))
             first.append(Bound(int(released.ts[0]), int(sub[0])))
             if name not in self._relations:
-                ordinal = self._counts[name] + 1
-                self._counts[name] += len(released)
-                orders.released[name] = Released(released.ts, sub, released.position, ordinal)
+                self._release_stream(name, released, sub, orders)
                 continue
             batch, refused = self._relations[name].apply(released, as_batch([released], sub, enter=False))
             self.deletions.append((name, released.position[released.diff < 0]))
             if len(refused):
                 self.refused.append((name, refused.position))
-            orders.changes[name] = pack_changes(self._shippers[name], batch)
-        return min(first, default=None)
+            changes.setdefault(name, []).append(batch)
+        return before if before is not None else min(first, default=None)
+
+    def _release_stream(self, name: str, rows: Rows, sub: I64, orders: Orders) -> None:
+        ordinal = self._counts[name] + 1
+        self._counts[name] += len(rows)
+        ts, position = rows.ts, rows.position
+        if (before := orders.released.get(name)) is not None:
+            ordinal = before.first
+            ts = np.concatenate([before.ts, ts])
+            sub = np.concatenate([before.sub, sub])
+            position = np.concatenate([before.position, position])
+        orders.released[name] = Released(ts, sub, position, ordinal)
 
     def _numbered(self, rows: dict[str, Rows]) -> dict[str, I64]:
         """`sub` of the tuples of each TICK BY TUPLE stream."""
@@ -263,7 +360,13 @@ class Clock:
             **late,
             **{f"feed.{name}": feed.snapshot() for name, feed in self._feeds.items()},
             **{f"relation.{name}": each.snapshot() for name, each in self._relations.items()},
+            **{f"table.{name}": {"data": matrix(rows.data)} for name, rows in self._kept_tables.items()},
         }
+
+    @property
+    def _kept_tables(self) -> dict[str, Rows]:
+        """Before the beginning, static tables are in the log only."""
+        return self._tables if self._begun else {}
 
     def restore(self, state: dict[str, State]) -> None:
         """Called on a new clock of the same plan. Until the beginning, static tables are added again."""
@@ -277,6 +380,11 @@ class Clock:
                 self._late[name] = [state[f"late.{name}"]["position"]]
         for name, relation in self._relations.items():
             relation.restore(state[f"relation.{name}"])
+        for key, table in state.items():
+            if key.startswith("table."):
+                data = np.array(table["data"], np.int64, order="C")
+                nothing = zeros(data.shape[1])
+                self._tables[key.removeprefix("table.")] = Rows(nothing, nothing + 1, data, nothing)
 
 
 def _at(rows: Rows, instant: Bound) -> Batch:

@@ -397,7 +397,7 @@ class Graph:
         cut = out.copy()
         for step in members:
             for source in self._inputs[step]:
-                cut[source] = _below(out[source], end)
+                cut[source] = below(out[source], end)
         if stage is None:
             self._run_loop(self._loops[first], cut, end, ends, births)
         else:
@@ -531,7 +531,7 @@ class Graph:
         return found
 
 
-def _below(batch: Batch, end: Bound) -> Batch:
+def below(batch: Batch, end: Bound) -> Batch:
     """The changes before an instant."""
     if not len(batch) or (batch.ts[-1], batch.sub[-1]) < end:
         return batch

@@ -4,29 +4,41 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Protocol
 
 from kasen.connect.decode import decode
 from kasen.errors import DataError
+from kasen.operators.dictionary import Dictionary
 from kasen.operators.selection import Tap
 from kasen.plan.changes import Change, Drop
 from kasen.runtime.control import Control, Meter
 from kasen.runtime.outputs import Outputs
 from kasen.runtime.pipeline import Answer, Pipeline
+from kasen.runtime.remote import RemoteQueries
 from kasen.types import Type
 
 
-class Manager:
-    """Answers requests between epochs."""
+class Changing(Protocol):
+    """A pipeline whose queries can be changed, here or on shards."""
 
-    def __init__(self, pipeline: Pipeline, outputs: Outputs, time: Type, keep: Callable[[str], None]) -> None:
+    dictionary: Dictionary
+
+    def execute(self, text: str) -> tuple[Change, ...]: ...
+
+    @property
+    def pending(self) -> list[Change]: ...
+
+
+class _Answering:
+    """Answers requests between epochs, as far as they are the same wherever operators run."""
+
+    def __init__(self, pipeline: Changing, outputs: Outputs, time: Type, keep: Callable[[str], None]) -> None:
         """`keep` makes a text that has changed queries durable, before its change is answered."""
         self._keep = keep
-        self._pipeline = pipeline
+        self._changing = pipeline
         self._outputs = outputs
         self._time = time
         self._said = Meter(rows=dict(outputs.progress.results))
-        self._heard = Meter()
 
     def handle(self, body: dict[str, Any]) -> dict[str, Any]:
         match body.get("verb"):
@@ -35,16 +47,41 @@ class Manager:
             case "execute":
                 return {"done": self._execute(str(body.get("text", "")))}
             case "explain":
-                return {"text": explain_live(self._pipeline, str(body.get("query", "")))}
+                return {"text": self._explain(str(body.get("query", "")))}
         raise DataError(f"no request {body.get('verb')!r}")
 
+    def _ps(self) -> list[dict[str, Any]]:
+        raise NotImplementedError
+
+    def _explain(self, name: str) -> str:
+        raise NotImplementedError
+
     def _execute(self, text: str) -> list[str]:
-        changes = self._pipeline.execute(text)
+        changes = self._changing.execute(text)
         for change in changes:
-            if change not in self._pipeline.pending:
+            if change not in self._changing.pending:
                 self._outputs.follow(change)
         self._keep(text)
         return [line for change in changes for line in _told(change)]
+
+    def tell(self, answer: Answer, control: Control) -> None:
+        """Rows for those who follow queries."""
+        for name, batch in answer.changes.items():
+            if control.wants_tail(name):
+                table = decode(batch, answer.queries[name].schema, self._changing.dictionary, self._time)
+                control.tell(name, _lines([column.to_pylist() for column in table.columns]))
+
+
+class Manager(_Answering):
+    """Of a pipeline in this process."""
+
+    def __init__(self, pipeline: Pipeline, outputs: Outputs, time: Type, keep: Callable[[str], None]) -> None:
+        super().__init__(pipeline, outputs, time, keep)
+        self._pipeline = pipeline
+        self._heard = Meter()
+
+    def _explain(self, name: str) -> str:
+        return explain_live(self._pipeline, name)
 
     def _ps(self) -> list[dict[str, Any]]:
         progress, live = self._outputs.progress, self._pipeline.live
@@ -67,12 +104,39 @@ class Manager:
             )
         return found
 
-    def tell(self, answer: Answer, control: Control) -> None:
-        """Rows for those who follow queries."""
-        for name, batch in answer.changes.items():
-            if control.wants_tail(name):
-                table = decode(batch, answer.queries[name].schema, self._pipeline.dictionary, self._time)
-                control.tell(name, _lines([column.to_pylist() for column in table.columns]))
+
+class Sharded(Changing, Protocol):
+    """A pipeline on shards, as far as it is known here."""
+
+    live: RemoteQueries
+
+    @property
+    def lag(self) -> int: ...
+
+
+class ShardManager(_Answering):
+    """Of a pipeline on shards: what steps remember and share there is not told by query."""
+
+    def __init__(self, pipeline: Sharded, outputs: Outputs, time: Type, keep: Callable[[str], None]) -> None:
+        super().__init__(pipeline, outputs, time, keep)
+        self._pipeline = pipeline
+
+    def _ps(self) -> list[dict[str, Any]]:
+        progress = self._outputs.progress
+        said = self._said.rates(progress.results)
+        return [
+            {
+                "query": name,
+                "since": "the beginning" if since is None else since,
+                "rows out/s": round(said.get(name, 0.0), 1),
+                "rows out": progress.results.get(name, 0),
+                "delay": self._pipeline.lag,
+            }
+            for name, since in self._pipeline.live.since.items()
+        ]
+
+    def _explain(self, name: str) -> str:
+        return self._pipeline.live.explain(name)
 
 
 def _lines(columns: list[list[Any]]) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -23,7 +23,7 @@ from kasen.operators.dictionary import Dictionary
 from kasen.plan.changes import Change, Register, RegisteredQuery
 from kasen.plan.physical import Plan
 from kasen.runtime.feed import Rows
-from kasen.runtime.pipeline import Answer, Pipeline
+from kasen.runtime.pipeline import Answer
 from kasen.types import Connector, Schema
 
 #: Times lie strictly between -MOST_TIME and MOST_TIME, as lengths do, so that their sums never overflow.
@@ -63,6 +63,18 @@ class Taker(Protocol):
     dictionary: Dictionary
 
     def add(self, name: str, rows: Rows) -> Rows: ...
+
+    def check_changes(self, check: Callable[[Change], None]) -> None:
+        """Whoever writes answers may refuse a change of the queries."""
+        ...
+
+    @property
+    def queries(self) -> Mapping[str, RegisteredQuery]: ...
+
+    @property
+    def pending(self) -> list[Change]:
+        """The changes of queries that have not taken effect."""
+        ...
 
     @property
     def frontier(self) -> int: ...
@@ -122,12 +134,7 @@ class Outputs:
         self._on_progress = on_progress
         self._on_answer = on_answer
         self._started = time.monotonic()
-        live = pipeline if isinstance(pipeline, Pipeline) else None
-        if live is None and plan.app.changes:
-            raise QueryError(
-                "queries that come and go run in the driver only", remedy="leave AT out, or place them there"
-            )
-        queries = live.queries.values() if live is not None else plan.app.queries
+        queries = pipeline.queries.values()
         self.progress = Progress(results={query.name: 0 for query in queries})
         self.progress.rows = notes.get("rows", 0)
         self.progress.results |= notes.get("results", {})
@@ -143,10 +150,9 @@ class Outputs:
             self._open_sink(query, reached.get(query.name))
         # Queries that went after the notes were made.
         self._gone |= {name: place for name, place in reached.items() if name not in self.sinks}
-        if live is not None:
-            live.on_check = self.check
-            for change in live.pending:
-                self.check(change)
+        pipeline.check_changes(self.check)
+        for change in pipeline.pending:
+            self.check(change)
         self._file = DeadLetterFile(out, notes.get("dead")) if out is not None else None
         self.dead_letters: list[DeadLetter] = []
         # Whether a deletion finds its row is only known later; its dead letter must be at hand then.

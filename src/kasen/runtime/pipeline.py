@@ -359,6 +359,10 @@ class Pipeline:
             decided.append(change)
         return tuple(decided)
 
+    def check_changes(self, check: Callable[[Change], None]) -> None:
+        """Whoever writes answers may refuse a change."""
+        self.on_check = check
+
     def _check_limits(self, change: Change) -> None:
         """Refuses a newcomer where a limit is reached; those who are here go on."""
         more = sum(isinstance(one, Register) and not one.replaces for one in change.actions)

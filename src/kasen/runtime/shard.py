@@ -2,32 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from kasen.errors import ResourceError
 from kasen.operators.base import State
-from kasen.operators.batch import I64, Batch, Bound, Columns, empty, matrix, ones, orderings
+from kasen.operators.batch import I64, Batch, Bound, Columns, concat, empty, matrix, ones, orderings
 from kasen.operators.dictionary import Dictionary
 from kasen.operators.failures import Failures
 from kasen.operators.net import net
 from kasen.operators.value_order import ValueOrder
 from kasen.plan.exchange import Exchange, To
 from kasen.plan.fragments import Cut, Fragment, travelling
+from kasen.plan.generations import Generation, Use, steps_of, use
 from kasen.plan.instantiate import Context
+from kasen.plan.keep import is_stateless
 from kasen.plan.logical import Node, Scan
 from kasen.plan.lower import is_net
-from kasen.runtime.clock import Orders
-from kasen.runtime.graph import Graph
+from kasen.plan.physical import Plan
+from kasen.runtime.clock import Orders, Splice
+from kasen.runtime.graph import Graph, below
 from kasen.runtime.shipment import CHANGE, Keys, Shipper, pack_changes, unpack_changes
 
 #: So many changes at most are packed together.
 _PIECE = 1 << 17
 #: What travels before the columns of an input's tuple.
 PLACED = ("position",)
+#: Where a step of a loop reads one that is still to be placed.
+_UNKNOWN = -1
+
+#: What a step is, and the steps that it reads.
+_Key = tuple[Node, tuple[int, ...]]
 
 
 @dataclass(slots=True)
@@ -38,44 +48,112 @@ class Sent:
     answers: list[tuple[str, bytes]] = field(default_factory=list)
 
 
+@dataclass(slots=True)
+class _Part:
+    """What a generation does here: its fragment, the steps that it has in the graph, and for which queries.
+
+    `steps` has the graph's step for each of the fragment's; it is empty until the generation comes. `counts`
+    are the tuples that streams had before: ROWS windows count from there.
+    """
+
+    generation: Generation
+    fragment: Fragment
+    plan: Plan
+    live: frozenset[str]
+    outgoing: list[tuple[Exchange, Shipper]]
+    answers: list[tuple[str, str, Shipper, bool]]
+    has_come: bool = False
+    steps: dict[int, int] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
+
+    def use(self, level: int) -> Use:
+        return use(self.generation, self.live, level)
+
+
 class Shard:
     """Runs epoch after epoch; every epoch's orders come exactly once."""
 
-    def __init__(self, cut: Cut, level: int, shard: int, shards: int) -> None:
-        self._fragment: Fragment = cut.fragments[level - 1]
+    def __init__(
+        self, cut: Cut, level: int, shard: int, shards: int, generations: Sequence[Generation] = ()
+    ) -> None:
+        """`generations` are those of queries that came later or will; see `announce`."""
+        self._level = level
         self._shard = shard
         self._shards = shards
         app = cut.plan.app
-        plan = self._fragment.plan(shard)
         self.dictionary = Dictionary()
         self.failures = Failures()
         max_ticks = int(app.setting("max_ticks", "1000000"))
+        fragment = cut.fragments[level - 1] if level <= len(cut.fragments) else None
+        plan = Plan(app, (), ()) if fragment is None else fragment.plan(shard)
         self._graph = Graph(plan, Context(self.dictionary, self.failures), max_ticks)
-        nodes = [step.node for step in cut.plan.steps]
-        self._sources = [(edge, nodes[edge.source]) for edge in self._fragment.inputs]
+        self._parts: dict[int, _Part] = {}
+        #: Every exchange that comes here, by name: with its source, and the part that it is for.
+        self._sources: dict[str, tuple[Exchange, Node, _Part]] = {}
         self._held: dict[str, _Held] = {}
         self._shippers: dict[str, Shipper] = {}
         self._orders: dict[str, ValueOrder] = {}
-        for edge, node in self._sources:
-            self._open(edge, node)
-        self._keys = {
-            edge.name: Keys(edge.keys, self.dictionary)
-            for edge in (*self._fragment.inputs, *self._fragment.outputs)
-            if edge.to is To.KEY
-        }
-        self._outgoing = [
-            (edge, Shipper(travelling(nodes[edge.source].schema, edge), self.dictionary, CHANGE))
-            for edge in self._fragment.outputs
-            if edge.name in dict(plan.outputs)
-        ]
-        self._queries = [
-            (name, Shipper(node.schema, self.dictionary, CHANGE), not node.is_stream and not is_net(node))
-            for name, node in ((name, plan.steps[step].node) for name, step in plan.outputs)
-            if not name.startswith("#")
-        ]
+        self._keys: dict[str, Keys] = {}
+        #: The steps that generations may share, by what they are, and the other way round.
+        self._shared: dict[_Key, int] = {}
+        self._keys_of: dict[int, _Key] = {}
+        #: The generations that have a step.
+        self._users: dict[int, set[int]] = {}
+        self._has_changed = False
+        self._gone: set[int] = set()
+        self.announce([Generation(0, cut), *generations])
+        if fragment is not None:
+            self._adopt(self._parts[0])
 
-    def _open(self, edge: Exchange, node: Node) -> None:
+    def _adopt(self, part: _Part) -> None:
+        """The generation that the graph was made with."""
+        part.has_come = True
+        part.steps = {step.id: step.id for step in part.plan.steps}
+        for stage in part.plan.stages():
+            for step in stage:
+                node, inputs = part.plan.steps[step].node, part.plan.steps[step].inputs
+                self._users[step] = {0}
+                if self._can_share(node, inputs):
+                    self._share((node, inputs), step)
+
+    def announce(self, generations: Iterable[Generation]) -> None:
+        """Queries will come: from now on the tuples that they need are kept."""
+        for each in generations:
+            fragment = each.fragment(self._level)
+            if each.number in self._parts or each.number in self._gone or fragment is None:
+                continue
+            plan = fragment.plan(self._shard)
+            nodes = [step.node for step in each.cut.plan.steps]
+            here, names = dict(plan.outputs), {edge.name for edge in fragment.outputs}
+            outgoing = [
+                (edge, Shipper(travelling(nodes[edge.source].schema, edge), self.dictionary, CHANGE))
+                for edge in fragment.outputs
+                if edge.name in here
+            ]
+            answers = [
+                (
+                    each.answer(name),
+                    name,
+                    Shipper(node.schema, self.dictionary, CHANGE),
+                    not node.is_stream and not is_net(node),
+                )
+                for name, node in ((name, plan.steps[step].node) for name, step in here.items())
+                if name not in names
+            ]
+            live = frozenset(query.name for query in each.queries)
+            part = _Part(each, fragment, plan, live, outgoing, answers)
+            self._parts[each.number] = part
+            for edge in fragment.inputs:
+                self._open(edge, nodes[edge.source], part)
+            for edge in (*fragment.inputs, *fragment.outputs):
+                if edge.to is To.KEY and edge.name not in self._keys:
+                    self._keys[edge.name] = Keys(edge.keys, self.dictionary)
+
+    def _open(self, edge: Exchange, node: Node, part: _Part) -> None:
         """What it takes to read one of the exchanges that come here."""
+        if edge.name in self._sources:
+            return
+        self._sources[edge.name] = (edge, node, part)
         if not isinstance(node, Scan):
             schema = travelling(node.schema, edge)
             self._shippers[edge.name] = Shipper(schema, self.dictionary, CHANGE)
@@ -93,26 +171,149 @@ class Shard:
         """One epoch. `received` has by exchange what came for this shard."""
         if orders.closing:
             self._graph.close_delays()
-        sources = {edge.name: self._source(edge, node, orders, received) for edge, node in self._sources}
-        if orders.begin is not None:
-            self._graph.begin(orders.begin)
-        if not self._graph.begun:
-            return Sent()
-        out = self._graph.run(sources, orders.upto)
-        sent = Sent()
-        for edge, shipper in self._outgoing:
-            # Of what every shard has, the first one's is sent; but what stays on its shard, by each.
-            if edge.to is To.SAME or not (edge.name in self._fragment.everywhere and self._shard):
-                self._send(edge, shipper, out.get(edge.name), sent)
-        for name, shipper, nets in self._queries:
-            batch = out.get(name)
-            if batch is not None and len(batch) and not (name in self._fragment.everywhere and self._shard):
-                for piece in _pieces(net(batch) if nets else batch):
-                    sent.answers.append((name, pack_changes(shipper, piece)))
+        sources = {name: self._source(*each, orders, received) for name, each in self._sources.items()}
+        begin = orders.begin
+        said: list[dict[str, Batch]] = []
+        for splice in orders.splices:
+            if begin is not None and splice.begun:
+                self._graph.begin(begin)
+                begin = None
+            if self._graph.begun:
+                before = {name: below(batch, Bound(splice.at)) for name, batch in sources.items()}
+                said.append(self._graph.run(before, Bound(splice.at)))
+            # What is not there yet sees nothing of what was before it.
+            sources = {name: _since(batch, splice.at) for name, batch in sources.items()}
+            self._splice(splice, sources)
+        if begin is not None:
+            self._graph.begin(begin)
+        if self._graph.begun:
+            said.append(self._graph.run(sources, orders.upto))
+        sent = self._sent(said)
+        if orders.splices:
+            self._gone |= {number for number, part in self._parts.items() if number and not part.live}
+            self._parts = {number: part for number, part in self._parts.items() if number not in self._gone}
         return sent
 
+    def _sent(self, said: list[dict[str, Batch]]) -> Sent:
+        sent = Sent()
+        for part in self._parts.values():
+            everywhere = part.fragment.everywhere
+            for edge, shipper in part.outgoing:
+                # Of what every shard has, the first one's is sent; but what stays on its shard, by each.
+                if edge.to is To.SAME or not (edge.name in everywhere and self._shard):
+                    self._send(edge, shipper, _all(said, edge.name), sent)
+            for answer, name, shipper, nets in part.answers:
+                batch = _all(said, answer)
+                if batch is not None and len(batch) and not (name in everywhere and self._shard):
+                    for piece in _pieces(net(batch) if nets else batch):
+                        sent.answers.append((answer, pack_changes(shipper, piece)))
+        return sent
+
+    # ------------------------------------------------------------ queries that come and go
+
+    def _splice(self, splice: Splice, sources: dict[str, Batch]) -> None:
+        """A change takes effect, between two instants. What relations hold then enters among the sources."""
+        for number in splice.comes:
+            if number in self._parts:
+                self._come(self._parts[number], splice, sources)
+        for number, name in splice.goes:
+            part = self._parts.get(number)
+            if part is not None and name in part.live:
+                part.live -= {name}
+                self._prune(part)
+        self._graph.settle()
+        self._has_changed = True
+
+    def _come(self, part: _Part, splice: Splice, sources: dict[str, Batch]) -> None:
+        part.has_come, part.counts = True, splice.counts
+        fresh = [step for stage in part.plan.stages() for step in self._place(part, stage)]
+        self._name_outputs(part)
+        self._graph.settle()
+        if not splice.begun:
+            return
+        for edge in part.fragment.inputs:
+            node = self._sources[edge.name][1]
+            if not isinstance(node, Scan):
+                continue
+            if node.relation and node.name in splice.contents:
+                holds = self._of_relation(edge, node, splice.contents[node.name])
+                sources[edge.name] = concat((holds, sources[edge.name]), holds.columns)
+            elif edge.ordinals:
+                sources[edge.name] = _recounted(sources[edge.name], part.counts.get(node.name, 0))
+        if not self._graph.begun:
+            self._graph.begin(Bound(splice.at))
+            return
+        self._graph.begin_steps(fresh, Bound(splice.at))
+        self._graph.share(fresh, Bound(splice.at))
+
+    def _place(self, part: _Part, stage: tuple[int, ...]) -> list[int]:
+        """The steps of a stage: those that are there already, or new ones, which are returned."""
+        fresh: list[int] = []
+        for step in stage:
+            node, inputs = part.plan.steps[step].node, part.plan.steps[step].inputs
+            reads = tuple(part.steps.get(source, _UNKNOWN) for source in inputs)
+            is_shared = len(stage) == 1 and self._can_share(node, reads)
+            found = self._shared.get((node, reads)) if is_shared else None
+            if found is None:
+                found = self._graph.add(node, reads)
+                fresh.append(found)
+                if is_shared:
+                    self._share((node, reads), found)
+            part.steps[step] = found
+            self._users.setdefault(found, set()).add(part.generation.number)
+        for step in stage if len(stage) > 1 or stage[0] in part.plan.steps[stage[0]].inputs else ():
+            reads = tuple(part.steps[source] for source in part.plan.steps[step].inputs)
+            self._graph.point(part.steps[step], reads)
+        return fresh
+
+    def _can_share(self, node: Node, inputs: tuple[int, ...]) -> bool:
+        """Whether a step remembers nothing, and neither does what it reads, down to a stream from outside."""
+        if isinstance(node, Scan):
+            return node.name in self._held and not self._sources[node.name][0].ordinals
+        return is_stateless(node) and all(source in self._keys_of for source in inputs)
+
+    def _share(self, key: _Key, step: int) -> None:
+        self._shared[key] = step
+        self._keys_of[step] = key
+
+    def _name_outputs(self, part: _Part) -> None:
+        """The outputs that are needed, under the names by which they leave."""
+        needed = part.use(self._level).outputs
+        exchanges = {edge.name for edge in part.fragment.outputs}
+        for name, step in part.plan.outputs:
+            key = name if name in exchanges else part.generation.answer(name)
+            if name in needed:
+                self._graph.outputs[key] = part.steps[step]
+            else:
+                self._graph.outputs.pop(key, None)
+
+    def _prune(self, part: _Part) -> None:
+        """Frees what only queries had that went."""
+        self._name_outputs(part)
+        needed = steps_of(part.plan, part.use(self._level).outputs)
+        number = part.generation.number
+        for step in [each for each in part.steps if each not in needed]:
+            place = part.steps.pop(step)
+            self._users[place].discard(number)
+            if not self._users[place]:
+                del self._users[place]
+                if place in self._keys_of:
+                    del self._shared[self._keys_of.pop(place)]
+                self._graph.remove(place)
+        used = {name for each in self._parts.values() for name in each.use(self._level).inputs}
+        for name in self._sources.keys() - used:
+            del self._sources[name]
+            self._held.pop(name, None)
+
+    # ------------------------------------------------------------ what comes in
+
     def _source(
-        self, edge: Exchange, node: Node, orders: Orders, received: Mapping[str, Sequence[bytes]]
+        self,
+        edge: Exchange,
+        node: Node,
+        part: _Part,
+        orders: Orders,
+        received: Mapping[str, Sequence[bytes]],
     ) -> Batch:
         if not isinstance(node, Scan):
             shipper = self._shippers[edge.name]
@@ -129,12 +330,18 @@ class Shard:
             return Batch(released.ts, released.sub, ones(count), np.zeros((1, count), np.int64))
         held = self._held[edge.name]
         held.add(received.get(edge.name, ()), orders.runs.get(node.name))
-        return held.release(orders, node.name, ordinals=edge.ordinals)
+        batch = held.release(orders, node.name, ordinals=edge.ordinals)
+        return _recounted(batch, part.counts.get(node.name, 0)) if edge.ordinals else batch
 
     def _relation(self, edge: Exchange, node: Scan, orders: Orders) -> Batch:
         """An outside relation's changes: every shard gets all of them and takes its own."""
         packed = orders.changes.get(node.name)
-        if packed is None or (edge.to is To.ONE and self._shard):
+        if packed is None:
+            return empty(0 if edge.instants else len(node.schema))
+        return self._of_relation(edge, node, packed)
+
+    def _of_relation(self, edge: Exchange, node: Scan, packed: bytes) -> Batch:
+        if edge.to is To.ONE and self._shard:
             return empty(0 if edge.instants else len(node.schema))
         batch = unpack_changes(self._shippers[edge.name], [packed])
         if edge.instants:
@@ -175,21 +382,86 @@ class Shard:
 
     def snapshot(self) -> dict[str, State]:
         marks = [int(self._graph.begun), self.failures.count]
-        return {
+        state: dict[str, State] = {
             "shard": {"marks": np.array(marks, np.int64)},
             "dictionary": self.dictionary.snapshot(),
             **{f"held.{name}": held.snapshot() for name, held in self._held.items()},
             **{f"step.{step}": each for step, each in self._graph.snapshot().items()},
         }
+        if self._has_changed:
+            state["live"] = {"json": np.frombuffer(json.dumps(self._saved()).encode(), np.uint8)}
+        return state
 
     def restore(self, state: dict[str, State]) -> None:
         begun, self.failures.count = state["shard"]["marks"].tolist()
         self.dictionary.restore(state["dictionary"])
+        if "live" in state:
+            self._rebuild(json.loads(state["live"]["json"].tobytes()))
         for name, held in self._held.items():
-            held.restore(state[f"held.{name}"])
+            if f"held.{name}" in state:
+                held.restore(state[f"held.{name}"])
         prefix = "step."
         steps = {int(key[len(prefix) :]): each for key, each in state.items() if key.startswith(prefix)}
         self._graph.restore(steps, bool(begun))
+
+    def _saved(self) -> list[dict[str, Any]]:
+        """The generations that have come, with the numbers of their steps."""
+        return [
+            {
+                "generation": number,
+                "live": sorted(part.live),
+                "steps": list(part.steps.items()),
+                "counts": part.counts,
+            }
+            for number, part in self._parts.items()
+            if part.has_come
+        ]
+
+    def _rebuild(self, saved: list[dict[str, Any]]) -> None:
+        """The generations as they were when a state was saved."""
+        self._has_changed = True
+        placed: dict[int, tuple[Node, tuple[int, ...]]] = {}
+        self._users, self._shared, self._keys_of = {}, {}, {}
+        for one in saved:
+            part = self._parts[one["generation"]]
+            part.has_come, part.live, part.counts = True, frozenset(one["live"]), one["counts"]
+            part.steps = dict(one["steps"])
+            for step, place in part.steps.items():
+                node, inputs = part.plan.steps[step].node, part.plan.steps[step].inputs
+                placed[place] = (node, tuple(part.steps[source] for source in inputs))
+                self._users.setdefault(place, set()).add(part.generation.number)
+        self._graph.rebuild(placed)
+        for number in (one["generation"] for one in saved):
+            part = self._parts[number]
+            self._name_outputs(part)
+            for stage in part.plan.stages():
+                for step in stage:
+                    if step in part.steps and len(stage) == 1:
+                        node, reads = placed[part.steps[step]]
+                        if self._can_share(node, reads):
+                            self._share((node, reads), part.steps[step])
+            self._prune(part)
+        self._graph.settle()
+
+
+def _all(said: list[dict[str, Batch]], name: str) -> Batch | None:
+    """All that was put out under a name."""
+    found = [each[name] for each in said if name in each]
+    return None if not found else found[0] if len(found) == 1 else concat(found, found[0].columns)
+
+
+def _since(batch: Batch, ts: int) -> Batch:
+    """The changes from a time on."""
+    return batch if not len(batch) or batch.ts[0] >= ts else batch.where(batch.ts >= ts)
+
+
+def _recounted(batch: Batch, before: int) -> Batch:
+    """Tuples with ordinals from those on that were before."""
+    if not before or not len(batch):
+        return batch
+    data = batch.data.copy()
+    data[-2] -= before
+    return Batch(batch.ts, batch.sub, batch.diff, data)
 
 
 def _pieces(batch: Batch) -> Iterator[Batch]:
@@ -261,15 +533,24 @@ class _Held:
 class Scatter:
     """Sends an input's tuples to the shards that need them."""
 
-    def __init__(self, cut: Cut, shards: int, dictionary: Dictionary) -> None:
+    def __init__(
+        self, generations: Iterable[tuple[Generation, Collection[str]]], shards: int, dictionary: Dictionary
+    ) -> None:
+        """For the queries of each generation that are there or will come."""
         self._shards = shards
         self._ways: dict[str, list[tuple[Exchange, Keys | None, Shipper]]] = {}
-        for edge in cut.scanned:
-            node = cut.plan.steps[edge.source].node
-            if isinstance(node, Scan) and not node.relation and not edge.instants:
-                keys = Keys(edge.keys, dictionary) if edge.to is To.KEY else None
-                shipper = Shipper(node.schema, dictionary, PLACED)
-                self._ways.setdefault(node.name, []).append((edge, keys, shipper))
+        seen: set[str] = set()
+        for generation, live in generations:
+            cut = generation.cut
+            for edge in cut.scanned:
+                node = cut.plan.steps[edge.source].node
+                if edge.name in seen or edge.name not in use(generation, live, edge.level).inputs:
+                    continue
+                seen.add(edge.name)
+                if isinstance(node, Scan) and not node.relation and not edge.instants:
+                    keys = Keys(edge.keys, dictionary) if edge.to is To.KEY else None
+                    shipper = Shipper(node.schema, dictionary, PLACED)
+                    self._ways.setdefault(node.name, []).append((edge, keys, shipper))
 
     def send(self, name: str, position: I64, columns: Columns) -> list[tuple[Exchange, int, bytes]]:
         """Tuples with their positions in the source, or the places that Spark gave them."""

@@ -62,6 +62,11 @@ class Journal:
         """The epoch of the last snapshot; -1 if there is none."""
         return -1 if self.snapshot is None else self.snapshot[0]
 
+    @property
+    def start(self) -> int:
+        """The epoch after which its part begins to replay: a part that came later has nothing before."""
+        return self.since if self.snapshot is not None or not self.log else self.log[0][0] - 1
+
     def to_json(self) -> dict[str, Any]:
         return {"snapshot": self.snapshot, "log": self.log}
 
@@ -275,7 +280,7 @@ class Store:
 
     def _forget_changes(self) -> None:
         """Removes the texts that are part of all snapshots which are kept."""
-        before = min(Journal.of(record["journal"]).since for record in self._records.values())
+        before = min(map(_changes_before, self._records.values()))
         names = self.files.list("changes")
         for name in names:
             if name < f"changes/{before + 1:012}":
@@ -293,6 +298,12 @@ class Store:
 
     def _live(self) -> set[str]:
         return {file for record in self._records.values() for file in files_in(record)}
+
+
+def _changes_before(record: dict[str, Any]) -> int:
+    """The epoch after which changes made by hand are to be done again, to go on from a record."""
+    # The driver's pipeline goes on from its snapshot; on executors, the record holds the queries.
+    return Journal.of(record["journal"]).since if "journal" in record else int(record["epoch"])
 
 
 def _commit_file(epoch: int) -> str:

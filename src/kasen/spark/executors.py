@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -27,16 +28,17 @@ from kasen.operators.base import State
 from kasen.operators.batch import Bound
 from kasen.operators.dictionary import Dictionary
 from kasen.operators.failures import Failures
+from kasen.plan.changes import Change, RegisteredQuery
 from kasen.plan.explain_fragments import exchanges
 from kasen.plan.fragments import cut_trees
 from kasen.plan.native.lower import Native, is_foreign
 from kasen.plan.physical import Input, Plan
 from kasen.runtime.answers import Gathered
 from kasen.runtime.arrays import pack_arrays, unpack_arrays
-from kasen.runtime.clock import Clock, Orders
+from kasen.runtime.clock import Clock, Orders, Splice
 from kasen.runtime.feed import Rows
 from kasen.runtime.outputs import BEYOND, Outputs, is_beyond, within
-from kasen.runtime.pipeline import Answer
+from kasen.runtime.remote import RemoteQueries
 from kasen.runtime.shipment import Shipper
 from kasen.spark import fragment, frames, scan
 from kasen.spark.arrivals import Arrivals, LateTexts, Texts, sources_of, whole
@@ -55,8 +57,13 @@ _ROW = ("ts", "diff", "position")
 class Remote:
     """What the rest of the run sees of a pipeline whose operators are elsewhere."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, *, changing: bool = False) -> None:
+        """`changing`: queries may come later, which nothing tells of yet."""
         self.clock = Clock(plan)
+        self.clock.keeps_tables = changing or bool(plan.app.changes)
+        #: The plan, whose joins are trees, as shards run it.
+        self.cut = cut_trees(plan)
+        self.live = RemoteQueries(self.cut, self.clock)
         #: The texts of the answers at hand; a new one for each epoch.
         self.dictionary = Dictionary()
         #: Failures of expressions, as the shards have counted them.
@@ -66,6 +73,21 @@ class Remote:
 
     def add(self, name: str, rows: Rows) -> Rows:
         return self.clock.add(name, rows)
+
+    def execute(self, text: str) -> tuple[Change, ...]:
+        """Registers and drops queries as a CQL text says."""
+        return self.live.execute(text)
+
+    @property
+    def queries(self) -> Mapping[str, RegisteredQuery]:
+        return self.live.queries
+
+    @property
+    def pending(self) -> list[Change]:
+        return self.live.pending
+
+    def check_changes(self, check: Callable[[Change], None]) -> None:
+        self.live.on_check = check
 
     @property
     def frontier(self) -> int:
@@ -119,7 +141,8 @@ class InExecutors:
         self._clock = remote.clock
         self._outputs = outputs
         self._store = store
-        self._cut = cut_trees(plan)
+        self._live = remote.live
+        self._cut = remote.cut
         self._exchanges = exchanges(self._cut)
         self._streams = [one for one in plan.app.inputs if not one.is_static]
         self._relations = [index for index, one in enumerate(self._streams) if one.is_relation]
@@ -130,9 +153,12 @@ class InExecutors:
         self._sources = sources_of(self._streams, self._slots)
         # By value: an app's own aggregates may be defined where workers cannot import them.
         self._packed_cut: bytes = cloudpickle.dumps(self._cut)  # type: ignore[no-untyped-call]
-        parts = [f"{each.level}.{shard}" for each in self._cut.fragments for shard in range(shards)]
-        self._ledger = Ledger(store.files, parts)
+        self._packed_later: dict[int, bytes] = {}
+        self._ledger = Ledger(store.files, self._parts())
         self._ledger.load(record)
+        #: The changes of queries that the last orders held.
+        self._splices: list[Splice] = []
+        self._epoch = -1
         self._arrivals = Arrivals(self._clock.dictionary, record.get("counts", {}), texts, folders)
         #: Operations that failed in rows that ran, as Spark counted them.
         self._failed = int(record.get("failed", 0))
@@ -145,6 +171,10 @@ class InExecutors:
         #: What each shard said of the last epoch: how it got its state, how long it took.
         self.reports: list[dict[str, Any]] = []
         self._restore()
+
+    def _parts(self) -> list[str]:
+        levels = range(1, self._live.levels + 1)
+        return [f"{level}.{shard}" for level in levels for shard in range(self._shards)]
 
     def _restore(self) -> None:
         journal = self._ledger.journals[CLOCK]
@@ -207,7 +237,7 @@ class InExecutors:
         """The second half: what the clock orders the shards to do; None if there is nothing to do."""
         runs = self._take_keys(keys)
         self._advance()
-        orders = self._clock.run()
+        orders = self._clock.run(self._live.splices())
         if orders is None and runs:
             # Time stands still, but the shards must take in what came for them.
             orders = Orders(self._clock.upto)
@@ -230,7 +260,7 @@ class InExecutors:
         for one in self._streams:
             self._clock.end(one.name)
         self._ledger.begin()
-        orders = self._clock.run()
+        orders = self._clock.run(self._live.splices())
         return None if orders is None else self._fragments(orders, self._ledger.next, keep=keep)
 
     def expiring(self) -> DataFrame | None:
@@ -247,7 +277,11 @@ class InExecutors:
         if self._segment:
             self._ledger.write_clock(epoch, self._segment, self._clock)
         self._ledger.close(epoch)
-        return {**self._ledger.record(), "counts": self._arrivals.counts, "failed": self._failed}
+        record = {**self._ledger.record(), "counts": self._arrivals.counts, "failed": self._failed}
+        if self._live.is_live:
+            self._live.forget(self._ledger.oldest)
+            record["live"] = self._live.save()
+        return record
 
     # ------------------------------------------------------------ rows
 
@@ -346,6 +380,14 @@ class InExecutors:
 
     def _job(self, epoch: int, orders: bytes = b"", *, keep: bool = True) -> Job:
         ledger = self._ledger
+        generations = self._live.generations
+        later = {
+            each.number: self._packed_later.get(each.number) or cloudpickle.dumps(each)  # type: ignore[no-untyped-call]
+            for each, _ in generations
+            if each.number
+        }
+        self._packed_later = later
+        ledger.extend(self._parts())
         return Job(
             ledger.pipeline,
             epoch,
@@ -359,12 +401,15 @@ class InExecutors:
             tuple(ledger.past),
             keep,
             self.large,
+            tuple(later.items()),
+            tuple((each.number, live) for each, live in generations),
         )
 
     def _fragments(
         self, orders: Orders, epoch: int, shipped: DataFrame | None = None, *, keep: bool = True
     ) -> DataFrame:
         """The program that runs every fragment with these orders. Without rows, shards only hear of them."""
+        self._epoch = epoch
         packed = pack_arrays(orders.arrays())
         if keep:
             self._ledger.write_orders(epoch, packed)
@@ -372,15 +417,17 @@ class InExecutors:
         if shipped is None:
             shards = self._spark.range(self._shards).select(F.col("id").cast("int").alias("shard"))
             shipped = shards.selectExpr("shard", "1 AS level", "'' AS name", "CAST('' AS BINARY) AS packed")
-        for each in self._cut.fragments:
-            task = partial(fragment.run_level, job, each.level)
+        self._splices = orders.splices
+        for level in range(1, self._live.levels + 1):
+            task = partial(fragment.run_level, job, level)
             shipped = shipped.repartitionById(self._shards, F.col("shard")).mapInArrow(task, SHIPPED)
         return shipped.filter(F.col("level") == DONE).select("name", "packed")
 
     def gather(self, table: pa.Table) -> None:
         """Delivers what the program gave."""
         self._remote.dictionary = Dictionary()
-        gathered = Gathered(self._plan, self._remote.dictionary)
+        known = {each.answer(one.name): one for each, _ in self._live.generations for one in each.queries}
+        gathered = Gathered(known, self._remote.dictionary)
         self.reports = []
         for name, content in zip(table["name"].to_pylist(), table["packed"].to_pylist(), strict=True):
             if name == REPORT:
@@ -400,12 +447,11 @@ class InExecutors:
         self._remote.failures.count = self._failed + sum(report["failures"] for report in self.reports)
         last = [Bound(*report["last"]) for report in self.reports if report["last"] is not None]
         self._last = max(last, default=None)
-        self._outputs.deliver(self._answer(gathered))
-
-    def _answer(self, gathered: Gathered) -> Answer:
-        clock = self._clock
-        queries = gathered.queries
-        return Answer(gathered.take(), queries=queries, deletions=clock.deletions, refused=clock.refused)
+        answers = self._live.answers(gathered.take(), self._splices, self._epoch)
+        answers[0].deletions, answers[0].refused = self._clock.deletions, self._clock.refused
+        self._splices = []
+        for answer in answers:
+            self._outputs.deliver(answer)
 
     @property
     def state_bytes(self) -> int:

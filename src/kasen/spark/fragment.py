@@ -27,7 +27,7 @@ import pyarrow.compute as pc
 from pyspark import TaskContext
 
 from kasen.operators import two_cores
-from kasen.plan.fragments import Cut
+from kasen.plan.generations import Generation
 from kasen.runtime.arrays import pack_arrays, unpack_arrays
 from kasen.runtime.clock import Orders
 from kasen.runtime.shard import Shard
@@ -67,17 +67,27 @@ class Job:
     past: tuple[tuple[int, str, str], ...] = ()
     keep: bool = True
     large: int = 1 << 20
+    #: The generations of queries that came later or will, by number; and of all, the queries that are needed.
+    later: tuple[tuple[int, bytes], ...] = ()
+    live: tuple[tuple[int, frozenset[str]], ...] = ()
 
-    def open(self) -> Cut:
-        """The plan; unpacked once in a worker."""
-        if self.pipeline not in _CUTS:
-            while len(_CUTS) >= _MOST_PLANS:
-                del _CUTS[next(iter(_CUTS))]
-            _CUTS[self.pipeline] = pickle.loads(self.cut)
-        return _CUTS[self.pipeline]
+    def open(self) -> dict[int, Generation]:
+        """The plans by generation; each is unpacked once in a worker."""
+        while self.pipeline not in _PLANS and len(_PLANS) >= _MOST_PLANS:
+            del _PLANS[next(iter(_PLANS))]
+        known = _PLANS.get(self.pipeline, {})
+        found = {0: known.get(0) or Generation(0, pickle.loads(self.cut))}
+        found |= {number: known.get(number) or pickle.loads(packed) for number, packed in self.later}
+        _PLANS[self.pipeline] = found
+        return found
+
+    def needed(self) -> list[tuple[Generation, frozenset[str]]]:
+        """The generations with their queries that are there or will come."""
+        plans = self.open()
+        return [(plans[number], names) for number, names in self.live]
 
 
-_CUTS: dict[str, Cut] = {}
+_PLANS: dict[str, dict[int, Generation]] = {}
 
 
 def shipped(rows: list[tuple[int, int, str, bytes]]) -> pa.RecordBatch:
@@ -155,11 +165,13 @@ class _Running:
     def find(job: Job, level: int, shard: int) -> _Running:
         part = f"{level}.{shard}"
         found = _WARM.get((job.pipeline, part))
+        first, *later = job.open().values()
         if found is not None and found.token == job.base:
             found._how, found.token = "warm", None
             found._used = time.monotonic()
+            found.shard.announce(later)
             return found
-        fresh = _Running(Shard(job.open(), level, shard, job.shards), part)
+        fresh = _Running(Shard(first.cut, level, shard, job.shards, later), part)
         fresh._restore(job)
         for other in [key for key, each in _WARM.items() if each._used < time.monotonic() - _IDLE]:
             del _WARM[other]

@@ -78,9 +78,19 @@ class Ledger:
             self.journals[report["part"]].add(
                 epoch, (file, report["weight"]), None if snapshot is None else (snapshot[0], snapshot[1])
             )
-        oldest = min(self.journals[part].since for part in self.parts)
-        self.past = [each for each in self.past if each[0] > oldest]
+        self.past = [each for each in self.past if each[0] > self.oldest]
         self._orders, self._reports = "", []
+
+    @property
+    def oldest(self) -> int:
+        """The epoch from which on everything is kept, because some part goes on from there."""
+        return min(self.journals[part].start for part in self.parts)
+
+    def extend(self, parts: list[str]) -> None:
+        """There are so many parts now: queries that came may have more levels than all before."""
+        self.parts = parts
+        for part in parts:
+            self.journals.setdefault(part, Journal())
 
     def write_clock(self, epoch: int, segment: dict[str, State], clock: Clock) -> None:
         """The clock's part of an epoch. It must come before the attempt is closed."""

@@ -22,7 +22,7 @@ from kasen.plan.fragments import plan_trees
 from kasen.plan.native.lower import Native, lower
 from kasen.plan.physical import Input, Plan
 from kasen.runtime.control import Control
-from kasen.runtime.manage import Manager
+from kasen.runtime.manage import Manager, ShardManager
 from kasen.runtime.outputs import OnAnswer, OnProgress, Outputs, Progress
 from kasen.runtime.pipeline import Answer, Pipeline
 from kasen.spark import frames
@@ -96,7 +96,7 @@ class SparkRun:
         self._started = Event()
         self._control_path = control
         self._control: Control | None = None
-        self._manager: Manager | None = None
+        self._manager: Manager | ShardManager | None = None
         self._told = on_answer
         # Held by an epoch, and by who looks at the queries between two of them.
         self._between = Lock()
@@ -126,25 +126,30 @@ class SparkRun:
             )
         else:
             assert self._store is not None
-            if control is not None:
-                raise DataError("queries that come and go run in the driver: give --place driver")
-            native = lower(plan_trees(plan.app), partials=False)
-            self.pipeline = Remote(native.plan)
+            trees = plan_trees(plan.app)
+            native = lower(trees, partials=False) if control is None else Native(trees, {})
+            self.pipeline = remote = Remote(native.plan, changing=control is not None)
+            if record is not None and "live" in record:
+                remote.live.restore(record["live"])
             self.outputs = Outputs(
-                native.plan, self.pipeline, base, out, notes, on_progress, on_answer, self._sink
+                native.plan, self.pipeline, base, out, notes, on_progress, self._on_answer, self._sink
             )
+            self._manager = ShardManager(remote, self.outputs, plan.app.time, self._keep)
             count = shards or default_shards(self.spark)
             self._placement = InExecutors(
                 native,
                 self.spark,
                 count,
-                self.pipeline,
+                remote,
                 self.outputs,
                 self._store,
                 record,
                 self._texts,
                 folders,
             )
+            # What was changed by hand after the last epoch is in no record yet.
+            for text in self._store.changes().get(self._last_epoch, ()):
+                remote.execute(text)
 
     def _open_store(self, place: Place, shards: int) -> Store | None:
         """Where state is durable. Executors need such a place even if no restart is asked for."""
@@ -257,8 +262,7 @@ class SparkRun:
         if self._stopping:
             raise InternalError("stopped between epochs")
         begun = time.monotonic()
-        registered = [query.name for query in self._plan.app.queries]
-        live = [*self.pipeline.queries] if isinstance(self.pipeline, Pipeline) else registered
+        live = [*self.pipeline.queries]
         names = ", ".join(live[:_NAMED]) + (", ..." if len(live) > _NAMED else "")
         kind = "query" if len(live) == 1 else "queries"
         self.spark.sparkContext.setJobDescription(f"kasen: epoch {epoch}, {kind} {names}")

@@ -41,7 +41,7 @@ class Laid:
 def scatter(job: Job, laid: Laid, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Sends rows to their shards, and their keys (time and place) to the driver."""
     dictionary = Dictionary()
-    ways = Scatter(job.open(), job.shards, dictionary)
+    ways = Scatter(job.needed(), job.shards, dictionary)
     keys = _Keys()
     for table in _together(batches, laid.names):
         for index, mine in of_streams(table, laid.slots, PLACE):

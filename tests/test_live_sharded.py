@@ -1,0 +1,102 @@
+"""Random queries that come, change and go on shards, which must agree with the oracle."""
+
+from __future__ import annotations
+
+import tempfile
+from functools import partial
+from pathlib import Path
+from random import Random
+from unittest.mock import patch
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kasen.cql.bind import bind_text
+from kasen.cql.bound import Register
+from kasen.errors import QueryError
+from kasen.plan.fragments import cut
+from kasen.plan.physical import plan_app
+from kasen.runtime.clock import Clock
+from kasen.runtime.remote import RemoteQueries
+from kasen.types import BIGINT
+from tests.cases_format import shown
+from tests.engines import Engine, local
+from tests.oracle import run_app, sniffer
+from tests.random_apps import RandomApp
+from tests.sharded import ShardedPipeline
+from tests.test_live_random import changing_app
+
+
+def sharded(batch: int, shards: int, *, restart: bool = False) -> Engine:
+    def run(*args: object) -> object:
+        with patch("kasen.runtime.local.Pipeline", partial(ShardedPipeline, shards=shards, restart=restart)):
+            return local(batch)(*args)  # type: ignore[arg-type]
+
+    return run  # type: ignore[return-value]
+
+
+ENGINES = {
+    "1 shard": sharded(1 << 16, 1),
+    "3 shards, batch 1": sharded(1, 3),
+    "3 shards, batch 3, restarted": sharded(3, 3, restart=True),
+}
+
+
+def accepted(app: RandomApp) -> RandomApp:
+    """The app without the changes that shards refuse."""
+    kept: list[str] = []
+    lines = app.text.split("\n")
+    for line in sorted(lines, key=lambda line: line.startswith("AT ")):
+        if line.startswith("AT "):
+            try:
+                plan = plan_app(bind_text("\n".join([*kept, line]), sniff=lambda *_: BIGINT))
+                RemoteQueries(cut(plan), Clock(plan))
+            except QueryError:
+                continue
+        kept.append(line)
+    return RandomApp("\n".join(kept), app.files)
+
+
+def check(app: RandomApp) -> list[str]:
+    """The app on the oracle and on shards; what its changes were."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for file, content in app.files.items():
+            (folder / file).write_text(content)
+        try:
+            bound = bind_text(app.text, folder, "", sniffer(folder))
+        except QueryError:
+            return []  # CQL takes not even the queries of the beginning
+        expected = run_app(bound, folder)
+        for label, engine in ENGINES.items():
+            result = engine(bound, folder)
+            for query in bound.all_queries:
+                texts = [one for one in bound.all_queries if one.name == query.name]
+                if any(one.schema.types != query.schema.types for one in texts):
+                    continue
+                right = shown(expected.queries[query.name], query.schema, bound.time)
+                got = shown(result.queries[query.name], query.schema, bound.time)
+                assert got == right, f"{label}, {query.name} of\n{app.text}\n{app.files}"
+    actions = [one for change in bound.changes for one in change.actions]
+    return [
+        "drop" if not isinstance(one, Register) else "replace" if one.replaces else "register"
+        for one in actions
+    ]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_changes_on_shards_agree_with_the_oracle(seed: int) -> None:
+    check(accepted(changing_app(Random(seed))))
+
+
+def test_many_random_changes_are_made_on_shards() -> None:
+    made = [each for seed in range(1000, 1012) for each in check(accepted(changing_app(Random(seed))))]
+    assert made.count("register") >= 10, made
+
+
+@pytest.mark.soak
+@settings(max_examples=1000, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.integers(0, 2**60))
+def test_any_random_changes_on_shards_agree_with_the_oracle(seed: int) -> None:
+    check(accepted(changing_app(Random(seed))))
