@@ -60,6 +60,9 @@ class OrdinalRows:
         data = np.ascontiguousarray(np.delete(rows, self._columns, axis=0))
         return Batch(every.ts[arrivals], every.sub[arrivals], np.full(len(arrivals), diff, np.int64), data)
 
+    def contents(self) -> I64:
+        return np.ascontiguousarray(np.delete(self._held.rows(0, self._entered), self._columns, axis=0))
+
     def next_instant(self) -> Bound | None:
         return None
 

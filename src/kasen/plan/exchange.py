@@ -76,6 +76,7 @@ class Exchange:
 class Exchanges:
     """`edges` has for each step and input the exchange by which it comes, None if the shard has it already.
 
+    `splits` begins with those of steps that lie on shards already, queries of older plans.
     `chains` has, for windows that look at the order of tuples, the steps between them and `bases`: these run
     above the exchange, because an exchange keeps the order of whole tuples only.
     """
@@ -100,7 +101,7 @@ class Exchanges:
         for stage in stages:
             if stage[0] in self._loops:
                 self._place_loop(stage)
-            elif not self._is_scan(stage[0]):
+            elif not self._is_scan(stage[0]) and stage[0] not in self.splits:
                 self._place(stage[0])
         return self
 
@@ -146,7 +147,7 @@ class Exchanges:
     def _ask(self, step: int) -> None:
         """Tells the chains below a step how it would like them split; the first to ask is heard."""
         node = self._node(step)
-        if self._is_scan(step) or (_looks_at_order(node) and step not in self._loops):
+        if not self.plan.steps[step].inputs or (_looks_at_order(node) and step not in self._loops):
             return
         children = self.plan.steps[step].inputs
         if step in self._loops:

@@ -6,14 +6,14 @@ stands for every exchange that it receives: so a shard runs the very operators t
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 
 from kasen.cql.bound import App, Rows
 from kasen.cql.expr import Column
 from kasen.plan import logical
 from kasen.plan.exchange import Exchange, Exchanges, To, is_loop
-from kasen.plan.logical import Node, Scan
+from kasen.plan.logical import Node, Ref, Scan
 from kasen.plan.lower import OrdinalRows
 from kasen.plan.lower_joins import JOIN_TREE
 from kasen.plan.physical import Plan, Step, plan_app
@@ -22,11 +22,11 @@ from kasen.types import BIGINT, Field, Schema
 
 ORDINAL = "#ordinal"
 
-#: Gives an exchange the name that it has among those of other plans.
-Label = Callable[[Exchange], Exchange]
+#: Gives an exchange the name that it has among those of other plans. Told first: the step and input it is for.
+Label = Callable[[tuple[int, int] | None, Exchange], Exchange]
 
 
-def _unlabelled(edge: Exchange) -> Exchange:
+def _unlabelled(_: tuple[int, int] | None, edge: Exchange) -> Exchange:
     return edge
 
 
@@ -44,18 +44,27 @@ class Fragment:
     outputs: tuple[Exchange, ...]
     #: Outputs that every shard has in full: only the first shard's count.
     everywhere: frozenset[str]
+    #: The whole plan's steps that the plans' first steps are, in their order.
+    steps: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
 
     def plan(self, shard: int) -> Plan:
         return self.first if shard == 0 else self.others
 
+    def origins(self, shard: int) -> tuple[int, ...]:
+        return self.steps[min(shard, 1)]
+
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A whole plan as fragments. `splits` has for each step how its rows lie; none for inputs."""
+    """A whole plan as fragments. `splits` has for each step how its rows lie; none for inputs.
+
+    `edges` has for each step and input the exchange by which it comes, if it comes by one.
+    """
 
     plan: Plan
     fragments: tuple[Fragment, ...]
     splits: tuple[Split | None, ...]
+    edges: Mapping[tuple[int, int], Exchange] = field(default_factory=dict)
 
     @property
     def scanned(self) -> tuple[Exchange, ...]:
@@ -74,29 +83,35 @@ def plan_trees(app: App) -> Plan:
     return plan_app(app, JOIN_TREE)
 
 
-def cut_trees(plan: Plan, label: Label = _unlabelled) -> Cut:
-    """The fragments of a plan whose joins are trees."""
-    found = Exchanges(plan).find()
-    levels = _levels(found)
-    edges = {at: label(edge) for at, edge in _with_levels(found, levels).items()}
+def cut_trees(
+    plan: Plan, label: Label = _unlabelled, older: Mapping[str, tuple[int, Split]] | None = None
+) -> Cut:
+    """The fragments of a plan whose joins are trees.
+
+    `older` has, for queries of other plans that steps of this one read, at which level and how they lie.
+    """
+    refs = {step.id: (older or {})[step.node.name] for step in plan.steps if isinstance(step.node, Ref)}
+    found = Exchanges(plan, {step: split for step, (_, split) in refs.items()}).find()
+    levels = _levels(found, {step: level for step, (level, _) in refs.items()})
+    edges = {at: label(at, edge) for at, edge in _with_levels(found, levels).items()}
     live = _live(plan, found, edges)
     levels = {step: level for step, level in levels.items() if step in live}
     count = max([1, *levels.values()])
     fragments = tuple(
         _Level(plan, found, edges, levels, level, label).fragment() for level in range(1, count + 1)
     )
-    return Cut(plan, fragments, tuple(found.splits.get(step.id) for step in plan.steps))
+    return Cut(plan, fragments, tuple(found.splits.get(step.id) for step in plan.steps), edges)
 
 
-def _levels(found: Exchanges) -> dict[int, int]:
+def _levels(found: Exchanges, given: Mapping[int, int]) -> dict[int, int]:
     """The earliest level at which each step has its inputs; chains over an input run where they are read."""
-    plan, levels = found.plan, dict[int, int]()
+    plan, levels = found.plan, dict(given)
     inputs: dict[int, list[tuple[int, bool]]] = {}
     for (step, position), edge in found.edges.items():
         child = edge.source if edge is not None else found.inputs(step)[position]
         inputs.setdefault(step, []).append((child, edge is not None))
     for stage in plan.stages():
-        if isinstance(plan.steps[stage[0]].node, Scan):
+        if isinstance(plan.steps[stage[0]].node, Scan | Ref):
             continue
         reads = [each for step in stage for each in inputs.get(step, []) if each[0] in levels]
         level = max([1, *(levels[child] + moved for child, moved in reads)])
@@ -109,6 +124,8 @@ def _levels(found: Exchanges) -> dict[int, int]:
     for stage in reversed(plan.stages()):
         step = stage[0]
         if is_loop(plan, stage) or step in outputs or step not in levels or step not in readers:
+            continue
+        if step in given:
             continue
         if all(child not in levels for child, _ in inputs.get(step, [])):
             levels[step] = min(levels[reader] - moved for reader, moved in readers[step])
@@ -176,19 +193,23 @@ class _Level:
                 outputs[name] = step
                 if step not in self._levels:
                     columns = all_columns(self._plan.steps[step].node.schema)
-                    roots[step] = self._label(Exchange(step, To.KEY, columns))
+                    roots[step] = self._label(None, Exchange(step, To.KEY, columns))
         inputs = {edge for at, edge in self._edges.items() if self._levels[at[0]] == self._level}
         splits = self._found.splits
+        first, others = self._build(outputs, roots, first=True), self._build(outputs, roots, first=False)
         return Fragment(
             self._level,
-            self._build(outputs, roots, first=True),
-            self._build(outputs, roots, first=False),
+            first[0],
+            others[0],
             tuple(sorted(inputs | set(roots.values()), key=lambda edge: edge.name)),
             tuple(leaving),
             frozenset(name for name, step in outputs.items() if step in splits and splits[step].everywhere),
+            (first[1], others[1]),
         )
 
-    def _build(self, outputs: dict[str, int], roots: dict[int, Exchange], *, first: bool) -> Plan:
+    def _build(
+        self, outputs: dict[str, int], roots: dict[int, Exchange], *, first: bool
+    ) -> tuple[Plan, tuple[int, ...]]:
         here = [
             step
             for stage in self._plan.stages()
@@ -208,7 +229,8 @@ class _Level:
                 named.append((name, self._ids[step]))
             elif step in roots:
                 named.append((name, self._scan(roots[step])))
-        return Plan(self._plan.app, tuple(step for step in self._steps if step is not None), tuple(named))
+        steps = tuple(step for step in self._steps if step is not None)
+        return Plan(self._plan.app, steps, tuple(named)), tuple(here)
 
     def _inputs(self, step: int) -> tuple[Node, tuple[int, ...]]:
         node = self._plan.steps[step].node

@@ -7,17 +7,27 @@ names in all generations; everything else is a generation's own.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
-from kasen.cql.bound import App, RegisteredQuery
+from kasen.cql.bound import App, RegisteredQuery, StreamKind
+from kasen.errors import QueryError
+from kasen.operators.base import Holder
+from kasen.operators.dictionary import Dictionary
+from kasen.operators.failures import Failures
 from kasen.plan.changes import LiveCatalog
 from kasen.plan.exchange import Exchange
 from kasen.plan.fragments import Cut, Fragment, cut_trees
-from kasen.plan.logical import Scan
+from kasen.plan.instantiate import Context, instantiate
+from kasen.plan.logical import Node, Ref, Scan, Streamify, Touches, WindowNode, walk
 from kasen.plan.lower_joins import JOIN_TREE
 from kasen.plan.physical import Plan, plan_query, share
+from kasen.plan.split import Split, all_columns
+
+_TOGETHER = (
+    "register both in one change, put a window on the stream that it reads, or run it with --place driver"
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -26,10 +36,15 @@ class Generation:
 
     number: int
     cut: Cut
+    #: The older queries that it reads, in lower case, each with its generation's number and its name.
+    reads: Mapping[str, tuple[int, str]] = field(default_factory=dict)
 
     @property
     def queries(self) -> tuple[RegisteredQuery, ...]:
         return self.cut.plan.app.queries
+
+    def query(self, name: str) -> RegisteredQuery:
+        return next(one for one in self.queries if one.name == name)
 
     @property
     def levels(self) -> int:
@@ -37,6 +52,19 @@ class Generation:
 
     def fragment(self, level: int) -> Fragment | None:
         return self.cut.fragments[level - 1] if level <= self.levels else None
+
+    def root(self, name: str) -> int:
+        """The step of the plan that a query's answers come from."""
+        return dict(self.cut.plan.outputs)[name]
+
+    def lies(self, name: str) -> tuple[int, Split]:
+        """At which level a query's answers are made, and how they lie on shards then."""
+        level = next(each.level for each in self.cut.fragments if name in dict(each.first.outputs))
+        split = self.cut.splits[self.root(name)]
+        if split is None:
+            # It is an input's own rows, which come by all columns.
+            split = Split(all_columns(self.cut.plan.steps[self.root(name)].node.schema))
+        return level, split
 
     def answer(self, name: str) -> str:
         """What a query's answers are called on their way: another generation may have one of its name."""
@@ -52,9 +80,17 @@ class Use:
 
 
 def later(
-    number: int, app: App, queries: Iterable[RegisteredQuery], catalog: LiveCatalog, first: Cut
+    number: int,
+    app: App,
+    queries: Iterable[RegisteredQuery],
+    catalog: LiveCatalog,
+    first: Cut,
+    older: Mapping[str, tuple[Generation, str]],
 ) -> Generation:
-    """The generation of queries that come together, which `catalog` knows. `first` is generation 0's cut."""
+    """The generation of queries that come together, which `catalog` knows. `first` is generation 0's cut.
+
+    `older` are the queries that are there then, in lower case, each with its generation and its name.
+    """
     queries = tuple(queries)
     looped = {one.name for one in queries if catalog.in_loop(one.name)}
     plans = {
@@ -64,13 +100,69 @@ def later(
     plan = share(replace(app, queries=queries, loops=loops, changes=(), prepared=()), plans)
     known = {_way(first.plan, edge): edge.name for edge in first.scanned if _is_common(first.plan, edge)}
 
-    def label(edge: Exchange) -> Exchange:
+    def label(_: tuple[int, int] | None, edge: Exchange) -> Exchange:
         if not _is_common(plan, edge):
             return replace(edge, alias=f"#{number}|{edge.source}{edge.way}")
         way = _way(plan, edge)
         return replace(edge, alias=known.get(way, way))
 
-    return Generation(number, cut_trees(plan, label))
+    refs = [step.node.name for step in plan.steps if isinstance(step.node, Ref)]
+    read = {name: older[name.lower()] for name in refs}
+    lying = {name: each.lies(exact) for name, (each, exact) in read.items()}
+    reads = {name.lower(): (each.number, exact) for name, (each, exact) in read.items()}
+    return Generation(number, cut_trees(plan, label, lying), reads)
+
+
+def keeps_contents(generations: Mapping[int, Generation], number: int, name: str) -> None:
+    """Refuses to tell what a relation query holds, if its shards cannot say it by themselves."""
+    generation = generations[number]
+    level = generation.lies(name)[0]
+    fragment = generation.cut.fragments[level - 1]
+    inner = {edge.name for edge in fragment.inputs if not _is_outside(generation.cut.plan, edge)}
+
+    def visit(plan: Plan, step: int) -> None:
+        node = plan.steps[step].node
+        match node:
+            case Scan(name=edge) if edge in inner and not node.is_stream:
+                fault = f"the rows of {name} are made of such as come from other shards, and are kept nowhere"
+                raise QueryError(f"{fault}: no query can begin over it on executors", remedy=_TOGETHER)
+            case Scan() | Streamify() | Touches():
+                return
+            case Ref(name=read):
+                keeps_contents(generations, *generation.reads[read.lower()])
+                return
+        if node.is_stream or is_holder(node):
+            return
+        if isinstance(node, WindowNode) or any(child.is_stream for child in node.children):
+            fault = f"the rows so far of {name} are kept nowhere, and a query that begins over it needs them"
+            raise QueryError(f"{fault} on executors", remedy=_TOGETHER)
+        for source in plan.steps[step].inputs:
+            visit(plan, source)
+
+    visit(fragment.first, dict(fragment.first.outputs)[name])
+
+
+def check_whole(one: RegisteredQuery, plan: Plan) -> None:
+    """RSTREAM over an older relation query would fire when that one's windows move, which it cannot see."""
+    for node in walk(plan.steps[dict(plan.outputs)[one.name]].node):
+        if not isinstance(node, Streamify) or node.kind is not StreamKind.RSTREAM or node.every is not None:
+            continue
+        for each in walk(node.child):
+            if isinstance(each, Ref) and not each.is_stream and plan.has_step(each):
+                fault = (
+                    f"RSTREAM cannot begin over {each.name} now: it fires when windows of {each.name} move"
+                )
+                remedy = f"register both together, or write RSTREAM[d] or ISTREAM over {each.name}"
+                raise QueryError(fault, remedy=remedy)
+
+
+def is_holder(node: Node) -> bool:
+    """Whether a step's operator can tell what its relation holds."""
+    return isinstance(instantiate(node, Context(Dictionary(), Failures())), Holder)
+
+
+def _is_outside(plan: Plan, edge: Exchange) -> bool:
+    return isinstance(plan.steps[edge.source].node, Scan)
 
 
 def _is_common(plan: Plan, edge: Exchange) -> bool:

@@ -7,6 +7,8 @@ window holds. A function of the two texts alone, so it is the same on every engi
 
 from __future__ import annotations
 
+from collections.abc import Set
+
 from kasen.cql.bound import PartitionRows, RegisteredQuery, SetKind, StreamKind, Unbounded, Window
 from kasen.plan import logical, lower
 from kasen.plan.build import Names
@@ -50,9 +52,12 @@ def _reads_relation(node: Node) -> bool:
     return any(_reads_relation(child) for child in node.children if not child.is_stream)
 
 
-def kept_steps(old: Node, new: Node) -> frozenset[Node]:
-    """The nodes of the new plan that go on with the state they have in the old one."""
-    leaves = kept_leaves(old, new)
+def kept_steps(old: Node, new: Node, leaves: frozenset[Leaf] | None = None) -> frozenset[Node]:
+    """The nodes of the new plan that go on with the state they have in the old one.
+
+    `leaves` are the windows that are kept, if other plans of the two texts decide that.
+    """
+    leaves = kept_leaves(old, new) if leaves is None else leaves
     had = set(logical.walk(old))
     remembering = _remembering(new)
     lost = {node for leaf, nodes in remembering.items() if leaf not in leaves for node in nodes}
@@ -80,6 +85,25 @@ def _is_made_within(node: Node) -> bool:
 def kept_leaves(old: Node, new: Node) -> frozenset[Leaf]:
     before, after = _remembering(old), _remembering(new)
     return frozenset(leaf for leaf, nodes in after.items() if before.get(leaf) == nodes)
+
+
+def are_alike(old: Node, new: Node, leaves: frozenset[Leaf]) -> bool:
+    """Whether two plans remember these windows by the same steps."""
+    return leaves <= kept_leaves(old, new)
+
+
+def carried(plan: Node, had: Set[Node], kept: Set[Node]) -> frozenset[Node]:
+    """The nodes of a plan that are in another one, too, over nothing that would not be kept."""
+    found: dict[Node, bool] = {}
+
+    def visit(node: Node) -> bool:
+        if node not in found:
+            below = [visit(child) for child in node.children]
+            found[node] = all(below) and node in had and (is_stateless(node) or node in kept)
+        return found[node]
+
+    visit(plan)
+    return frozenset(node for node, is_there in found.items() if is_there)
 
 
 def kept_windows(

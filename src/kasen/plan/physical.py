@@ -59,6 +59,9 @@ class Plan:
         """The step that stands for each input."""
         return {step.node.name: step.id for step in self.steps if isinstance(step.node, Scan)}
 
+    def has_step(self, node: Node) -> bool:
+        return any(step.node == node for step in self.steps)
+
     def stages(self) -> list[tuple[int, ...]]:
         """The steps in an order in which inputs come first; the steps of a loop are one stage."""
         return stages_of([step.node for step in self.steps], [step.inputs for step in self.steps])
@@ -160,19 +163,26 @@ def lowered(plan: Node, joins: str = "") -> Node:
 
 
 def share(app: App, plans: dict[str, Node]) -> Plan:
-    """One step for each different node. Nodes are values, so sharing is looking them up."""
+    """One step for each different node. Nodes are values, so sharing is looking them up.
+
+    A query that is not among the plans is a step without inputs: whoever runs the plan has it already.
+    """
     ids: dict[Node, int] = {}
     order: list[Node] = []
+    by_name = {name.lower(): plan for name, plan in plans.items()}
+
+    def behind(node: Node) -> Node:
+        return by_name.get(node.name.lower(), node) if isinstance(node, Ref) else node
+
     for plan in plans.values():
         for node in _bottom_up(plan):
-            if node not in ids and not isinstance(node, Ref):
+            if node not in ids and behind(node) is node:
                 ids[node] = len(order)
                 order.append(node)
-    by_name = {name.lower(): plan for name, plan in plans.items()}
 
     def resolve(node: Node) -> int:
         """The step behind a node."""
-        return ids[by_name[node.name.lower()] if isinstance(node, Ref) else node]
+        return ids[behind(node)]
 
     steps = tuple(Step(ids[node], node, tuple(resolve(child) for child in node.children)) for node in order)
     return Plan(app, steps, tuple((name, resolve(plan)) for name, plan in plans.items()))

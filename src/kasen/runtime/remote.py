@@ -16,7 +16,8 @@ from kasen.operators.batch import Batch
 from kasen.plan.changes import Change, Drop, LiveCatalog, Register, RegisteredQuery, statement_of
 from kasen.plan.explain_fragments import explain_fragments
 from kasen.plan.fragments import Cut
-from kasen.plan.generations import Generation, later
+from kasen.plan.generations import Generation, check_whole, keeps_contents, later
+from kasen.plan.logical import Ref
 from kasen.runtime.clock import Clock, Splice
 from kasen.runtime.pipeline import Answer
 
@@ -84,6 +85,10 @@ class RemoteQueries:
         return [(each.generation, frozenset(each.live)) for each in self._lived.values()]
 
     @property
+    def _plans(self) -> dict[int, Generation]:
+        return {number: each.generation for number, each in self._lived.items()}
+
+    @property
     def since(self) -> dict[str, int | None]:
         """Since when each query is there; None: the beginning."""
         return {name: self._lived[number].since for name, number in self._where.items()}
@@ -106,11 +111,7 @@ class RemoteQueries:
         """Registers and drops queries as a CQL text says. Returns the changes with their times."""
         time = self._clock.come
         now = _BEFORE if time is None else time
-        catalog = self._catalog.copy()
-        for each in self._decided:
-            if each.at <= now or each.change.at is None:
-                catalog.apply(each.change)
-        changes = catalog.bind(text)
+        changes = self._as_of(now)[0].bind(text)
         if len(changes) > 1:
             raise QueryError("one text cannot change queries at several times", remedy="give one text a time")
         for change in changes:
@@ -133,21 +134,48 @@ class RemoteQueries:
 
     def _decide(self, change: Change) -> None:
         coming = [one for one in change.actions if isinstance(one, Register)]
-        number = None
+        decided = Decided(change)
+        self._check_reads(decided)
         if coming:
             self._check(coming)
-            number = self._next
+            decided.number = self._next
+            catalog, older = self._as_of(decided.at)
+            catalog.apply(change)
             queries = [one.query for one in coming]
-            catalog = LiveCatalog.of(replace(self._app, queries=tuple(queries), loops=(), changes=()))
-            generation = later(number, self._app, queries, catalog, self._cut)
-            self._lived[number] = _Lived(generation, {one.name for one in queries}, change.at)
+            generation = later(self._next, self._app, queries, catalog, self._cut, older)
+            for one in queries:
+                check_whole(one, generation.cut.plan)
+            for step in generation.cut.plan.steps:
+                if isinstance(step.node, Ref) and not step.node.is_stream:
+                    keeps_contents(self._plans, *generation.reads[step.node.name.lower()])
+            self._lived[self._next] = _Lived(generation, {one.name for one in queries}, change.at)
             self._next += 1
-        self._decided.append(Decided(change, number))
+        self._decided.append(decided)
         self._decided.sort(key=lambda each: each.at)
+
+    def _as_of(self, time: int) -> tuple[LiveCatalog, dict[str, tuple[Generation, str]]]:
+        """The queries as they will be at a time, and where each of them is."""
+        catalog, where = self._catalog.copy(), dict(self._where)
+        for each in self._decided:
+            if each.at <= time:
+                catalog.apply(each.change)
+                self._move(each, where)
+        return catalog, {
+            name.lower(): (self._lived[number].generation, name) for name, number in where.items()
+        }
+
+    def _move(self, decided: Decided, where: dict[str, int]) -> tuple[tuple[int, str], ...]:
+        """Applies a change to where queries are; returns those that go."""
+        goes = [one.name for one in decided.change.actions if isinstance(one, Drop)]
+        gone = tuple((where.pop(name), name) for name in goes if name in where)
+        for one in decided.change.actions:
+            if isinstance(one, Register):
+                assert decided.number is not None
+                where[one.query.name] = decided.number
+        return gone
 
     def _check(self, coming: list[Register]) -> None:
         """Refuses what shards cannot do."""
-        comes = {one.query.name.lower() for one in coming}
         for one in coming:
             name = one.query.name
             if one.replaces:
@@ -157,26 +185,25 @@ class RemoteQueries:
             if one.backfill:
                 fault = f"{name} cannot be backfilled on executors: the past of streams is not kept there"
                 raise QueryError(fault, remedy=f"leave BACKFILL out, {_IN_DRIVER}")
-            others = sorted(self._catalog.reads(one.query) - comes)
-            if others:
-                fault = (
-                    f"{name} cannot come on executors now: it reads {others[0]}, which came at another time"
-                )
-                remedy = f"register both in one change, write what {others[0]} does into {name}, {_IN_DRIVER}"
-                raise QueryError(fault, remedy=remedy)
+
+    def _check_reads(self, decided: Decided) -> None:
+        """What goes may be read by queries that are still to come, which the catalog does not know yet."""
+        goes = {one.name.lower() for one in decided.change.actions if isinstance(one, Drop)}
+        for each in self._decided:
+            if each.at > decided.at and each.number is not None:
+                read = goes & self._lived[each.number].generation.reads.keys()
+                if read:
+                    fault = f"{min(read)} will be read by queries that come at {each.at}"
+                    raise QueryError(fault, remedy="drop it together with them, after that")
 
     # ------------------------------------------------------------ taking effect
 
     def splices(self) -> list[Splice]:
         """The changes to come, in the order of their times, as the clock needs them."""
-        where = dict(self._where)
-        found = []
+        where, found = dict(self._where), []
         for each in self._decided:
-            goes = [one.name for one in each.change.actions if isinstance(one, Drop)]
-            gone = tuple((where.pop(name), name) for name in goes if name in where)
-            if each.number is not None:
-                where |= dict.fromkeys(self._lived[each.number].live, each.number)
-            found.append(Splice(each.at, () if each.number is None else (each.number,), gone))
+            goes = self._move(each, where)
+            found.append(Splice(each.at, () if each.number is None else (each.number,), goes))
         return found
 
     def answers(self, changes: Mapping[str, Batch], splices: Iterable[Splice], epoch: int) -> list[Answer]:
@@ -238,6 +265,7 @@ class RemoteQueries:
                 {
                     "number": number,
                     "queries": {one.name: statement_of(Register(one)) for one in each.generation.queries},
+                    "reads": each.generation.reads,
                     "live": sorted(each.live),
                     "since": each.since,
                     "gone": each.gone,
@@ -255,15 +283,19 @@ class RemoteQueries:
         for one in saved["generations"]:
             generation, number = first.generation, one["number"]
             if number:
-                catalog = LiveCatalog.of(inputs)
+                older = {
+                    name: (self._lived[where].generation, exact)
+                    for name, (where, exact) in one["reads"].items()
+                }
+                read = (each.query(exact) for each, exact in older.values())
+                catalog = LiveCatalog.of(replace(inputs, queries=tuple(read)))
                 for change in catalog.bind(";\n".join(one["queries"].values())):
                     catalog.apply(change)
                 queries = [catalog.queries[name.lower()] for name in one["queries"]]
-                generation = later(number, self._app, queries, catalog, self._cut)
+                generation = later(number, self._app, queries, catalog, self._cut, older)
             self._lived[number] = _Lived(generation, set(one["live"]), one["since"], one["gone"])
         self.queries = {
-            name: next(one for one in self._lived[number].generation.queries if one.name == name)
-            for name, number in self._where.items()
+            name: self._lived[number].generation.query(name) for name, number in self._where.items()
         }
         self._catalog = LiveCatalog.of(replace(inputs, queries=tuple(self.queries.values())))
         for change in self._catalog.bind(saved["prepared"]):
@@ -273,7 +305,8 @@ class RemoteQueries:
             catalog = self._catalog.copy()
             for each in self._decided:
                 catalog.apply(each.change)
-            (change,) = catalog.bind(one["text"])
+            # A change may come to nothing: what it registers, it drops.
+            change = next(iter(catalog.bind(one["text"])), Change(None, ()))
             self._decided.append(Decided(replace(change, at=one["at"]), one["generation"]))
 
 

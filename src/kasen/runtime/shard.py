@@ -22,10 +22,11 @@ from kasen.plan.fragments import Cut, Fragment, travelling
 from kasen.plan.generations import Generation, Use, steps_of, use
 from kasen.plan.instantiate import Context
 from kasen.plan.keep import is_stateless
-from kasen.plan.logical import Node, Scan
+from kasen.plan.logical import Node, Ref, Scan
 from kasen.plan.lower import is_net
 from kasen.plan.physical import Plan
 from kasen.runtime.clock import Orders, Splice
+from kasen.runtime.contents import Contents, at
 from kasen.runtime.graph import Graph, below
 from kasen.runtime.shipment import CHANGE, Keys, Shipper, pack_changes, unpack_changes
 
@@ -63,6 +64,7 @@ class _Part:
     outgoing: list[tuple[Exchange, Shipper]]
     answers: list[tuple[str, str, Shipper, bool]]
     has_come: bool = False
+    since: int | None = None
     steps: dict[int, int] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
 
@@ -86,7 +88,10 @@ class Shard:
         max_ticks = int(app.setting("max_ticks", "1000000"))
         fragment = cut.fragments[level - 1] if level <= len(cut.fragments) else None
         plan = Plan(app, (), ()) if fragment is None else fragment.plan(shard)
-        self._graph = Graph(plan, Context(self.dictionary, self.failures), max_ticks)
+        context = Context(self.dictionary, self.failures)
+        self._graph = Graph(plan, context, max_ticks)
+        self._splicing: Splice | None = None
+        self._contents = Contents(self._graph, context, self._table)
         self._parts: dict[int, _Part] = {}
         #: Every exchange that comes here, by name: with its source, and the part that it is for.
         self._sources: dict[str, tuple[Exchange, Node, _Part]] = {}
@@ -183,7 +188,7 @@ class Shard:
                 said.append(self._graph.run(before, Bound(splice.at)))
             # What is not there yet sees nothing of what was before it.
             sources = {name: _since(batch, splice.at) for name, batch in sources.items()}
-            self._splice(splice, sources)
+            said.append(self._splice(splice, sources))
         if begin is not None:
             self._graph.begin(begin)
         if self._graph.begun:
@@ -211,11 +216,17 @@ class Shard:
 
     # ------------------------------------------------------------ queries that come and go
 
-    def _splice(self, splice: Splice, sources: dict[str, Batch]) -> None:
-        """A change takes effect, between two instants. What relations hold then enters among the sources."""
+    def _splice(self, splice: Splice, sources: dict[str, Batch]) -> dict[str, Batch]:
+        """A change takes effect, between two instants. What relations hold then enters among the sources.
+
+        Returns what is put out besides.
+        """
+        self._graph.save_loops()
+        self._splicing = splice
+        said: dict[str, Batch] = {}
         for number in splice.comes:
             if number in self._parts:
-                self._come(self._parts[number], splice, sources)
+                self._come(self._parts[number], splice, sources, said)
         for number, name in splice.goes:
             part = self._parts.get(number)
             if part is not None and name in part.live:
@@ -223,9 +234,15 @@ class Shard:
                 self._prune(part)
         self._graph.settle()
         self._has_changed = True
+        return said
 
-    def _come(self, part: _Part, splice: Splice, sources: dict[str, Batch]) -> None:
-        part.has_come, part.counts = True, splice.counts
+    def _come(self, part: _Part, splice: Splice, sources: dict[str, Batch], said: dict[str, Batch]) -> None:
+        part.has_come, part.counts, part.since = True, splice.counts, splice.at
+        held = {
+            step.id: self._holds(part, step.node, splice)
+            for step in part.plan.steps
+            if splice.begun and isinstance(step.node, Ref) and not step.node.is_stream
+        }
         fresh = [step for stage in part.plan.stages() for step in self._place(part, stage)]
         self._name_outputs(part)
         self._graph.settle()
@@ -240,17 +257,52 @@ class Shard:
                 sources[edge.name] = concat((holds, sources[edge.name]), holds.columns)
             elif edge.ordinals:
                 sources[edge.name] = _recounted(sources[edge.name], part.counts.get(node.name, 0))
+        self._enter(part, held, said)
         if not self._graph.begun:
             self._graph.begin(Bound(splice.at))
             return
         self._graph.begin_steps(fresh, Bound(splice.at))
         self._graph.share(fresh, Bound(splice.at))
 
+    def _enter(self, part: _Part, held: dict[int, Batch], said: dict[str, Batch]) -> None:
+        """What older queries hold enters the steps that read them, here and elsewhere."""
+        for step in part.plan.steps:
+            for position, source in enumerate(step.inputs):
+                if source in held:
+                    self._graph.bear(part.steps[step.id], position, held[source])
+        said |= {name: held[step] for name, step in part.plan.outputs if step in held}
+
+    def _holds(self, part: _Part, ref: Ref, splice: Splice) -> Batch:
+        """What an older relation query holds, as insertions at the change, unless they come by themselves."""
+        older, _ = part.generation.reads[ref.name.lower()]
+        if self._parts[older].since == splice.at:
+            return empty(len(ref.schema))
+        return at(self._contents.of(self._root(part, ref)), Bound(splice.at))
+
+    def _root(self, part: _Part, ref: Ref) -> int:
+        """The step of an older query."""
+        older, name = part.generation.reads[ref.name.lower()]
+        found = self._parts[older]
+        return found.steps[dict(found.plan.outputs)[name]]
+
+    def _table(self, name: str) -> Batch:
+        """What an outside relation holds of this shard's rows, now that a change takes effect."""
+        assert self._splicing is not None
+        edge, node, _ = self._sources.get(name, (None, None, None))
+        if edge is not None and isinstance(node, Scan) and node.name in self._splicing.contents:
+            return self._of_relation(edge, node, self._splicing.contents[node.name])
+        step = self._graph.scan(name)
+        assert step is not None
+        return empty(len(self._graph.node(step).schema))
+
     def _place(self, part: _Part, stage: tuple[int, ...]) -> list[int]:
         """The steps of a stage: those that are there already, or new ones, which are returned."""
         fresh: list[int] = []
         for step in stage:
             node, inputs = part.plan.steps[step].node, part.plan.steps[step].inputs
+            if isinstance(node, Ref):
+                part.steps[step] = self._root(part, node)
+                continue
             reads = tuple(part.steps.get(source, _UNKNOWN) for source in inputs)
             is_shared = len(stage) == 1 and self._can_share(node, reads)
             found = self._shared.get((node, reads)) if is_shared else None
@@ -294,6 +346,8 @@ class Shard:
         number = part.generation.number
         for step in [each for each in part.steps if each not in needed]:
             place = part.steps.pop(step)
+            if isinstance(part.plan.steps[step].node, Ref):
+                continue
             self._users[place].discard(number)
             if not self._users[place]:
                 del self._users[place]
@@ -412,6 +466,7 @@ class Shard:
                 "live": sorted(part.live),
                 "steps": list(part.steps.items()),
                 "counts": part.counts,
+                "since": part.since,
             }
             for number, part in self._parts.items()
             if part.has_come
@@ -425,9 +480,11 @@ class Shard:
         for one in saved:
             part = self._parts[one["generation"]]
             part.has_come, part.live, part.counts = True, frozenset(one["live"]), one["counts"]
-            part.steps = dict(one["steps"])
+            part.since, part.steps = one["since"], dict(one["steps"])
             for step, place in part.steps.items():
                 node, inputs = part.plan.steps[step].node, part.plan.steps[step].inputs
+                if isinstance(node, Ref):
+                    continue
                 placed[place] = (node, tuple(part.steps[source] for source in inputs))
                 self._users.setdefault(place, set()).add(part.generation.number)
         self._graph.rebuild(placed)
@@ -436,7 +493,8 @@ class Shard:
             self._name_outputs(part)
             for stage in part.plan.stages():
                 for step in stage:
-                    if step in part.steps and len(stage) == 1:
+                    is_ref = isinstance(part.plan.steps[step].node, Ref)
+                    if step in part.steps and len(stage) == 1 and not is_ref:
                         node, reads = placed[part.steps[step]]
                         if self._can_share(node, reads):
                             self._share((node, reads), part.steps[step])
