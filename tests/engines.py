@@ -47,11 +47,15 @@ def local(batch: int, *, restart: bool = False, joins: str = "") -> Engine:
     return run
 
 
-def sharded(batch: int, shards: int, *, restart: bool = False) -> Engine:
-    """The local engine's reading, with clock and fragments on several shards as executors run them."""
+def sharded(batch: int, shards: int, *, restart: bool = False, joins: str = "") -> Engine:
+    """The local engine's reading, with clock and fragments on several shards as executors run them.
+
+    `joins` is the method of all joins that can be run by it on shards.
+    """
 
     def run(app: App, folder: Path) -> Result:
-        with patch("kasen.runtime.local.Pipeline", partial(ShardedPipeline, shards=shards, restart=restart)):
+        made = partial(ShardedPipeline, shards=shards, restart=restart, joins=joins)
+        with patch("kasen.runtime.local.Pipeline", made):
             try:
                 return local(batch)(app, folder)
             except QueryError as error:
@@ -128,4 +132,8 @@ ENGINES: dict[str, Engine] = {
     "sharded-1": sharded(7, 1),
     "sharded-3": sharded(1, 3),
     "sharded-3-restarted": sharded(7, 3, restart=True),
+    "sharded-mjoin": sharded(7, 3, restart=True, joins="MJOIN"),
+    "sharded-parallel-mjoin": sharded(7, 2, restart=True, joins="PARALLEL_MJOIN"),
+    "sharded-parallel-trees": sharded(7, 2, restart=True, joins="PARALLEL_TREES"),
+    "sharded-join-tree": sharded(7, 3, joins="JOIN_TREE"),
 }

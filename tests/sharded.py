@@ -25,9 +25,9 @@ from kasen.runtime.shard import Scatter, Shard
 class ShardedPipeline(Pipeline):
     """Takes rows like a pipeline, and answers like one."""
 
-    def __init__(self, plan: Plan, shards: int, *, restart: bool = False) -> None:
+    def __init__(self, plan: Plan, shards: int, *, restart: bool = False, joins: str = "") -> None:
         super().__init__(plan)
-        self._fragments = cut(plan)
+        self._fragments = cut(plan.app, joins)
         self._count = shards
         self._restart = restart
         # Relations' rows pass through the clock, which has the reader's codes here.

@@ -100,7 +100,7 @@ def test_a_column_that_only_sometimes_equals_the_key_does_not_tell_the_shard() -
 
 def test_the_desk_stays_on_one_shard_because_its_cash_is_one(tmp_path: Path) -> None:
     desk = Path(__file__).resolve().parents[1] / "examples" / "trading" / "desk.cql"
-    text = explain_fragments(cut(plan_app(load(desk))))
+    text = explain_fragments(cut(load(desk)))
     assert "one shard (it is part of a loop: " in text
 
 
@@ -109,12 +109,12 @@ CASES = [case for case in all_cases() if case.section("error") is None]
 
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
 def test_every_plan_can_be_explained_on_shards(case: Case, tmp_path: Path) -> None:
-    assert "level 1" in explain_fragments(cut(plan_app(bind(case, tmp_path))))
+    assert "level 1" in explain_fragments(cut(bind(case, tmp_path)))
 
 
 def test_a_loop_by_account_lies_on_all_shards(tmp_path: Path) -> None:
     (case,) = [case for case in CASES if case.name == "delay/loop_by_account"]
-    found = cut(plan_app(bind(case, tmp_path)))
+    found = cut(bind(case, tmp_path))
     text = explain_fragments(found)
     assert "exchange orders: by account" in text
     assert "Delay <Now>   -- by account" in text

@@ -51,7 +51,7 @@ def accepted(app: RandomApp) -> RandomApp:
         if line.startswith("AT "):
             try:
                 plan = plan_app(bind_text("\n".join([*kept, line]), sniff=lambda *_: BIGINT))
-                RemoteQueries(cut(plan), Clock(plan))
+                RemoteQueries(cut(plan.app), Clock(plan))
             except QueryError:
                 continue
         kept.append(line)

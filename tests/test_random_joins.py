@@ -9,7 +9,7 @@ import pytest
 
 from kasen.cql.bind import bind_text
 from tests.cases_format import shown
-from tests.engines import Engine, local
+from tests.engines import Engine, local, sharded
 from tests.oracle import run_app, sniffer
 
 METHODS = ("", "JOIN_TREE", "PARALLEL_TREES", "MJOIN", "PARALLEL_MJOIN")
@@ -17,6 +17,11 @@ ENGINES: dict[str, Engine] = {
     f"{method or 'by choice'}, batches of {batch}": local(batch, restart=restart, joins=method)
     for method in METHODS
     for batch, restart in ((1 << 16, False), (3, True))
+} | {
+    f"{method or 'by choice'} on {shards} shards": sharded(batch, shards, restart=restart, joins=method)
+    for method, shards, batch, restart in zip(
+        METHODS, (2, 3, 2, 3, 2), (3, 5, 3, 5, 3), (True, False, True, True, False), strict=True
+    )
 }
 
 

@@ -105,7 +105,7 @@ def explain(
         return
     typer.echo(explain_app(bound))
     plan = plan_app(bound)
-    typer.echo(explain_fragments(cut(plan)))
+    typer.echo(explain_fragments(cut(bound)))
     typer.echo(explain_native(plan), nl=False)
 
 

@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from kasen.cql.bound import App
-from kasen.plan.fragments import plan_trees
+from kasen.plan.fragments import plan_shards
 from kasen.plan.native.lower import lower
 from kasen.plan.physical import Input, Plan, plan_app
 from kasen.runtime.outputs import Outputs
@@ -49,7 +49,7 @@ class Member:
         self._streams = [one for one in app.inputs if not one.is_static]
         self.store = Store(str(folder / "state"), self._plan.fingerprint, "a test")
         assert self.store.load() is None
-        native = lower(self._plan) if shards is None else lower(plan_trees(app), partials=False)
+        native = lower(self._plan) if shards is None else lower(plan_shards(app), partials=False)
         self.pipeline = Pipeline(native.plan) if shards is None else Remote(native.plan)
         self.outputs = self._outputs()
         self._part = 0

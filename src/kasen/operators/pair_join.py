@@ -15,11 +15,10 @@ import numpy as np
 from kasen.kernels import pair_few as few
 from kasen.kernels import pair_join as kernel
 from kasen.kernels import pair_output as output
-from kasen.kernels import rings
 from kasen.operators import two_cores
 from kasen.operators.base import State
 from kasen.operators.batch import I64, Batch, Bound, empty, ones
-from kasen.operators.mjoin import NETTED, Seen
+from kasen.operators.mjoin import Seen
 from kasen.operators.pair_output import I32, PairOutput
 from kasen.operators.pair_rows import PairRows, Span
 from kasen.operators.probe_order import KeyClass, find_keys
@@ -35,12 +34,6 @@ _FEW = 16
 
 #: What is taken of each side at once.
 Pieces = tuple[Span, Span]
-
-
-def runs_as_pair(inputs: Sequence[Seen], mode: int) -> bool:
-    """Whether PairJoin can do this join: windows kept inside, and nothing that leaves is to be put out."""
-    nothing_leaves = mode == NETTED or all(each.kind == rings.UNBOUNDED for each in inputs)
-    return len(inputs) == 2 and nothing_leaves and all(each.kind != rings.BAG for each in inputs)
 
 
 class PairJoin:

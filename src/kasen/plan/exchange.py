@@ -17,6 +17,7 @@ from kasen.plan.exprs import rebuild
 from kasen.plan.logical import Node, Scan
 from kasen.plan.loop_sharding import LoopSharding, loop_sharding
 from kasen.plan.lower import Pad, SlidingAggregate
+from kasen.plan.lower_joins import LeftJoined, MultiJoin, Numbered, Selected
 from kasen.plan.physical import Plan
 from kasen.plan.split import (
     ANY,
@@ -27,6 +28,7 @@ from kasen.plan.split import (
     above,
     all_columns,
     below,
+    joined,
     need,
     part_of,
     shifted,
@@ -126,7 +128,7 @@ class Exchanges:
                 return False
             case logical.WindowNode(window=Rows()):
                 return self._is_counted(step)
-            case logical.Project() | logical.Filter() | logical.WindowNode() | Pad():
+            case logical.Project() | logical.Filter() | logical.WindowNode() | Pad() | Numbered():
                 (child,) = self.plan.steps[step].inputs
                 return self._is_scan(child) or self._flexible(child)
         return False
@@ -293,17 +295,19 @@ class Exchanges:
     def _result(self, step: int, node: Node, needs: list[Need]) -> Split:
         """How the rows of a step are split whose inputs have come as it needs them."""
         first = self._split_after(step, 0)
-        if isinstance(node, logical.InnerJoin):
+        if isinstance(node, MultiJoin):
+            return joined(node, [self._split_after(step, at) for at in range(len(needs))])
+        if isinstance(node, logical.InnerJoin | LeftJoined):
             # Joined rows have equal keys on both sides.
             second = shifted(
                 self._split_after(step, 1), len(self._node(self.plan.steps[step].inputs[0]).schema)
             )
             return Split.by((*first.ways, *second.ways)) if second.keys is not None else first
-        if isinstance(node, logical.SetOp) and not needs[0].by:
-            second = self._split_after(step, 1)
-            if first.why and second.why:
+        if isinstance(node, logical.SetOp | Selected) and not needs[0].by:
+            others = [self._split_after(step, at) for at in range(1, len(needs))]
+            if first.why and all(other.why for other in others):
                 return first
-            return Split.by(way for way in first.ways if way in second.ways)
+            return Split.by(way for way in first.ways if all(way in other.ways for other in others))
         return above(node, first)
 
     def _loop_need(self, step: int, position: int) -> Need:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from kasen.plan.exchange import Exchange, To
-from kasen.plan.explain import describe
+from kasen.plan.explain import describe, show_window
 from kasen.plan.exprs import show
 from kasen.plan.fragments import Cut, Fragment
 from kasen.plan.logical import Filter, Node, Project, Scan
 from kasen.plan.lower import OrdinalRows, Pad, SlidingAggregate
+from kasen.plan.lower_joins import LeftJoined, MultiJoin, Numbered, Selected
 from kasen.plan.physical import Step
 from kasen.types import Type
 
@@ -50,7 +51,7 @@ def _steps(cut: Cut, fragment: Fragment) -> list[Step]:
     return [
         step
         for step in cut.plan.steps
-        if not isinstance(step.node, Scan | Project | Filter | Pad)
+        if not isinstance(step.node, Scan | Project | Filter | Pad | Numbered)
         and (step.node in here or _is_counted(step.node, here))
     ]
 
@@ -74,4 +75,20 @@ def _describe(node: Node, time: Type) -> str:
             return f"SlidingAggregate {window} by {keys} columns"
         case Pad():
             return "Pad with NULLs"
+        case MultiJoin():
+            return _multi_join(node, time)
+        case LeftJoined(keys=keys, inputs=(left, right)):
+            pairs = [f"{left.schema[a].name} = {right.schema[b].name}" for a, b in keys]
+            return f"Root of a tree {' AND '.join(pairs)}"
+        case Selected(trees=trees):
+            return f"Selector of {len(trees)} trees"
     return describe(node, time)
+
+
+def _multi_join(node: MultiJoin, time: Type) -> str:
+    """The operator, its keys, and the windows that it holds; the rows of others come in and go."""
+    name = "ParallelMJoin" if node.parallel else "PairJoin" if node.is_pair else "MJoin"
+    keys = [" = ".join(node.inputs[at].schema[c].name for at, c in each) for each in node.classes]
+    parts = [*keys, *(show(residual) for residual in node.residuals)]
+    windows = ["its rows" if window is None else show_window(window, time) for window in node.windows]
+    return f"{name} {' AND '.join(parts)} over {', '.join(windows)}"

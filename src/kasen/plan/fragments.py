@@ -15,7 +15,6 @@ from kasen.plan import logical
 from kasen.plan.exchange import Exchange, Exchanges, To, is_loop
 from kasen.plan.logical import Node, Ref, Scan
 from kasen.plan.lower import OrdinalRows
-from kasen.plan.lower_joins import JOIN_TREE
 from kasen.plan.physical import Plan, Step, plan_app
 from kasen.plan.split import Split, all_columns
 from kasen.types import BIGINT, Field, Schema
@@ -73,20 +72,20 @@ class Cut:
         return tuple(edge for each in self.fragments for edge in each.inputs if edge.source in scans)
 
 
-def cut(plan: Plan) -> Cut:
-    """The fragments of an app's plan: of that with joins as trees, whose windows are steps of their own."""
-    return cut_trees(plan_trees(plan.app))
+def cut(app: App, joins: str = "") -> Cut:
+    """The fragments of an app; `joins` overrules the hints."""
+    return cut_plan(plan_shards(app, joins))
 
 
-def plan_trees(app: App) -> Plan:
-    """The plan with joins as trees."""
-    return plan_app(app, JOIN_TREE)
+def plan_shards(app: App, joins: str = "") -> Plan:
+    """The plan that is to be cut."""
+    return plan_app(app, joins, shards=True)
 
 
-def cut_trees(
+def cut_plan(
     plan: Plan, label: Label = _unlabelled, older: Mapping[str, tuple[int, Split]] | None = None
 ) -> Cut:
-    """The fragments of a plan whose joins are trees.
+    """The fragments of a plan that was made for shards.
 
     `older` has, for queries of other plans that steps of this one read, at which level and how they lie.
     """

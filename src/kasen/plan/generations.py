@@ -18,10 +18,9 @@ from kasen.operators.dictionary import Dictionary
 from kasen.operators.failures import Failures
 from kasen.plan.changes import LiveCatalog
 from kasen.plan.exchange import Exchange
-from kasen.plan.fragments import Cut, Fragment, cut_trees
+from kasen.plan.fragments import Cut, Fragment, cut_plan
 from kasen.plan.instantiate import Context, instantiate
 from kasen.plan.logical import Node, Ref, Scan, Streamify, Touches, WindowNode, walk
-from kasen.plan.lower_joins import JOIN_TREE
 from kasen.plan.physical import Plan, plan_query, share
 from kasen.plan.split import Split, all_columns
 
@@ -94,7 +93,7 @@ def later(
     queries = tuple(queries)
     looped = {one.name for one in queries if catalog.in_loop(one.name)}
     plans = {
-        one.name: plan_query(one, catalog, in_loop=one.name in looped, joins=JOIN_TREE) for one in queries
+        one.name: plan_query(one, catalog, in_loop=one.name in looped, shards=True) for one in queries
     }
     loops = (tuple(sorted(looped)),) if looped else ()
     plan = share(replace(app, queries=queries, loops=loops, changes=(), prepared=()), plans)
@@ -110,7 +109,7 @@ def later(
     read = {name: older[name.lower()] for name in refs}
     lying = {name: each.lies(exact) for name, (each, exact) in read.items()}
     reads = {name.lower(): (each.number, exact) for name, (each, exact) in read.items()}
-    return Generation(number, cut_trees(plan, label, lying), reads)
+    return Generation(number, cut_plan(plan, label, lying), reads)
 
 
 def keeps_contents(generations: Mapping[int, Generation], number: int, name: str) -> None:

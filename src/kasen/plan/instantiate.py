@@ -25,7 +25,7 @@ from kasen.operators.join import HashJoin
 from kasen.operators.mjoin import MJoin, Seen
 from kasen.operators.ordinal_rows import OrdinalRows
 from kasen.operators.pad import Pad
-from kasen.operators.pair_join import PairJoin, runs_as_pair
+from kasen.operators.pair_join import PairJoin
 from kasen.operators.panes import SlidingAggregate
 from kasen.operators.parallel_mjoin import ParallelMJoin
 from kasen.operators.partition_window import PartitionRows
@@ -161,12 +161,11 @@ _MODES = {Deletions.ALL: mjoin.ALL, Deletions.MIXED: mjoin.MIXED, Deletions.NONE
 def _multi_join(node: MultiJoin, context: Context) -> Operator:
     inputs = [_seen(child, window) for child, window in zip(node.inputs, node.windows, strict=True)]
     classes = [dict(each) for each in node.classes]
-    residuals = [compile_condition(each, context.dictionary, context.failures) for each in node.residuals]
-    mode = _MODES[node.deletions]
-    if not node.parallel and not residuals and runs_as_pair(inputs, mode):
+    if node.is_pair:
         return PairJoin(inputs, classes, node.columns)
+    residuals = [compile_condition(each, context.dictionary, context.failures) for each in node.residuals]
     make = ParallelMJoin if node.parallel else MJoin
-    return make(inputs, classes, node.columns, residuals, mode)
+    return make(inputs, classes, node.columns, residuals, _MODES[node.deletions])
 
 
 def _left_joined(node: lower_joins.LeftJoined, context: Context) -> Operator:

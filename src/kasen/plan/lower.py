@@ -48,12 +48,15 @@ class OrdinalRows(Node):
     window: Rows
 
 
-def lower(plan: Node, joins: str = "") -> Node:
-    """The plan with every node in the form that `instantiate` knows. `joins` overrules the hints."""
-    return logical.transform(plan, partial(_lower, joins))
+def lower(plan: Node, joins: str = "", *, shards: bool = False) -> Node:
+    """The plan with every node in the form that `instantiate` knows. `joins` overrules the hints.
+
+    With `shards`, it is to be cut into what shards do.
+    """
+    return logical.transform(plan, partial(_lower, joins, shards))
 
 
-def _lower(joins: str, node: Node) -> Node:
+def _lower(joins: str, shards: bool, node: Node) -> Node:
     match node:
         case logical.Project() if _is_identity(node):
             return node.child
@@ -66,7 +69,7 @@ def _lower(joins: str, node: Node) -> Node:
         case logical.Aggregate():
             return _aggregate(node.schema, node.child, node.keys, node.aggregates)
         case logical.WindowJoin() | logical.InnerJoin():
-            return lower_join(node, joins)
+            return lower_join(node, joins, shards=shards)
         case logical.OuterJoin():
             return _outer(node)
         case logical.SemiJoin():

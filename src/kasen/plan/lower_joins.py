@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import TypeGuard
 
 from kasen.cql.bound import JOIN_HINTS, Now, Range, Rows, Unbounded, Window
 from kasen.cql.expr import Case, Column, Expr, conjunction, conjuncts, walk
@@ -42,6 +43,19 @@ class MultiJoin(Node):
 
     def with_children(self, children: tuple[Node, ...]) -> Node:
         return replace(self, inputs=children)
+
+    @property
+    def full_classes(self) -> tuple[dict[int, int], ...]:
+        """The keys that all inputs share: of each input its column."""
+        found = (dict(each) for each in self.classes)
+        return tuple(each for each in found if len(each) == len(self.inputs))
+
+    @property
+    def is_pair(self) -> bool:
+        """Whether it is of two windows of which nothing that leaves is put out, by keys alone."""
+        if len(self.inputs) != 2 or self.parallel or self.residuals or None in self.windows:
+            return False
+        return self.deletions is Deletions.NONE or self.insert_only
 
     @property
     def insert_only(self) -> bool:
@@ -92,46 +106,65 @@ class Selected(Node):
         return self.monotone
 
 
-def lower_join(node: logical.InnerJoin | logical.WindowJoin, force: str) -> Node:
+#: An inner join before it is lowered.
+Joined = logical.InnerJoin | logical.WindowJoin
+
+
+def lower_join(node: Joined, force: str, *, shards: bool = False) -> Node:
     """The join by the method `force`, or by that of its hint, or else by the better one."""
-    match method(replace(node, hint=force) if force else node):
+    match method(replace(node, hint=force) if force else node, shards=shards):
         case "MJOIN":
-            return _multi(node, parallel=False)
+            return _multi(node, parallel=False, shards=shards)
         case "PARALLEL_MJOIN":
-            return _multi(node, parallel=True)
+            return _multi(node, parallel=True, shards=shards)
         case "PARALLEL_TREES":
             return _trees(_with_windows(node))
     return chain(_with_windows(node))
 
 
-def method(node: logical.InnerJoin | logical.WindowJoin) -> str:
-    """How a join is run: as its hint says, if it can be, or else by the better method."""
+def method(node: Joined, *, shards: bool = False) -> str:
+    """How a join is run: as its hint says, if it can be, or else by the better method.
+
+    On `shards`, a join of inputs that share no key is a chain, each of whose joins has a key of its own.
+    """
     hinted = node.hint.replace(" ", "_")
-    if hinted == PARALLEL_MJOIN and not _runs_in_parallel(node):
+    if shards and not _shares_a_key(node):
+        return JOIN_TREE
+    if hinted == PARALLEL_MJOIN and not _runs_in_parallel(node, shards):
         return MJOIN
     if hinted == PARALLEL_TREES and len(node.inputs) > MOST_INPUTS:
         return JOIN_TREE
-    return hinted if hinted in METHODS else _choose(node)
+    return hinted if hinted in METHODS else _choose(node, shards)
 
 
-def _runs_in_parallel(node: logical.InnerJoin | logical.WindowJoin) -> bool:
-    """Parallel MJoin needs a key that all inputs share, and the windows inside the join."""
-    if isinstance(node, logical.InnerJoin) or not all(_is_kept_inside(window) for window in node.windows):
-        return False
+def _shares_a_key(node: Joined) -> bool:
+    """Whether there is a key that all inputs have."""
     return any(len({at for at, _ in each}) == len(node.inputs) for each in node.classes)
 
 
-def _choose(node: logical.InnerJoin | logical.WindowJoin) -> str:
+def _runs_in_parallel(node: Joined, shards: bool) -> bool:
+    """Parallel MJoin needs a key that all inputs share, and the windows inside the join."""
+    return _holds_all(node, shards) and _shares_a_key(node)
+
+
+def _choose(node: Joined, shards: bool) -> str:
     """One operator that holds all windows itself; relations, and windows of another kind, in a chain."""
-    if isinstance(node, logical.InnerJoin) or not all(_is_kept_inside(window) for window in node.windows):
+    if not _holds_all(node, shards=False):
         return JOIN_TREE
-    if len(node.inputs) == 2 and node.deletions is not Deletions.NONE:
+    if len(node.inputs) == 2 and (node.deletions is not Deletions.NONE or not _holds_all(node, shards)):
         # Two-way joins whose every change counts keep equal rows once, with their number.
         return JOIN_TREE
     return MJOIN
 
 
-def _with_windows(node: logical.InnerJoin | logical.WindowJoin) -> logical.InnerJoin:
+def _holds_all(node: Joined, shards: bool) -> TypeGuard[logical.WindowJoin]:
+    """Whether one operator can hold all windows."""
+    if isinstance(node, logical.InnerJoin):
+        return False
+    return all(_is_kept_inside(window, shards) for window in node.windows)
+
+
+def _with_windows(node: Joined) -> logical.InnerJoin:
     """The join with its windows as steps of their own."""
     if isinstance(node, logical.InnerJoin):
         return node
@@ -143,7 +176,7 @@ def _with_windows(node: logical.InnerJoin | logical.WindowJoin) -> logical.Inner
 # ---------------------------------------------------------------- one operator
 
 
-def _multi(node: logical.InnerJoin | logical.WindowJoin, *, parallel: bool) -> Node:
+def _multi(node: Joined, *, parallel: bool, shards: bool) -> Node:
     joined = _with_windows(node)
     inputs: list[Node] = []
     windows: list[Window | None] = []
@@ -151,7 +184,7 @@ def _multi(node: logical.InnerJoin | logical.WindowJoin, *, parallel: bool) -> N
     for position, child in enumerate(joined.inputs):
         wanted = {c: key for c, each in enumerate(node.classes) for at, key in each if at == position}
         window = child.window if isinstance(child, logical.WindowNode) else None
-        if not _is_kept_inside(window):
+        if not _is_kept_inside(window, shards):
             window = None
         source = child.children[0] if window is not None else child
         wide, spots = with_columns(source, list(wanted.values()))
@@ -162,14 +195,22 @@ def _multi(node: logical.InnerJoin | logical.WindowJoin, *, parallel: bool) -> N
     columns = tuple((i, c) for i, child in enumerate(joined.inputs) for c in range(len(child.schema)))
     residuals = tuple(sorted(conjuncts(node.residual), key=cost))
     deletions = node.deletions if isinstance(node, logical.WindowJoin) else Deletions.ALL
+    if shards and deletions is Deletions.MIXED:
+        # An equal row may enter at the same instant on another shard, of which this one does not know.
+        deletions = Deletions.ALL
     return MultiJoin(
         node.schema, tuple(inputs), tuple(windows), classes, columns, residuals, deletions, parallel
     )
 
 
-def _is_kept_inside(window: Window | None) -> bool:
-    """Windows whose tuples enter as they arrive and leave in that order; others are steps of their own."""
-    return isinstance(window, Unbounded | Now | Range) or (isinstance(window, Rows) and window.slide == 1)
+def _is_kept_inside(window: Window | None, shards: bool) -> bool:
+    """Windows whose tuples enter as they arrive and leave in that order; others are steps of their own.
+
+    On shards, so are windows that count: a shard sees some of the tuples, and their ordinals.
+    """
+    if isinstance(window, Rows):
+        return window.slide == 1 and not shards
+    return isinstance(window, Unbounded | Now | Range)
 
 
 def cost(condition: Expr) -> int:

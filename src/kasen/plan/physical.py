@@ -137,25 +137,27 @@ def instant_order(
     return tuple(order)
 
 
-def plan_app(app: App, joins: str = "") -> Plan:
+def plan_app(app: App, joins: str = "", *, shards: bool = False) -> Plan:
     """The control path: bound app, logical plans, rewrites, lowering, one shared graph.
 
-    `joins` is a method for all joins outside loops, whatever their hints say.
+    `joins` is a method for all joins outside loops, whatever their hints say. With `shards`, the plan is made
+    to be cut into what shards do.
     """
     looping = queries_in_loops(app)
     plans = rewrite_app(app).items()
-    return share(app, {name: lowered(node, "" if name in looping else joins) for name, node in plans})
+    methods = {name: "" if name in looping else joins for name, _ in plans}
+    return share(app, {name: lowered(node, methods[name], shards=shards) for name, node in plans})
 
 
-def plan_query(query: RegisteredQuery, names: Names, *, in_loop: bool = False, joins: str = "") -> Node:
-    """The control path of one query; `joins` is a method for its joins, if it is in no loop."""
+def plan_query(query: RegisteredQuery, names: Names, *, in_loop: bool = False, shards: bool = False) -> Node:
+    """The control path of one query."""
     plan = rewrite(Builder(names).query(query.query))
-    return lowered(chained(plan)) if in_loop else lowered(plan, joins)
+    return lowered(chained(plan) if in_loop else plan, shards=shards)
 
 
-def lowered(plan: Node, joins: str = "") -> Node:
+def lowered(plan: Node, joins: str = "", *, shards: bool = False) -> Node:
     """A rewritten plan as operators run it. A query that is another's answer has a step of its own."""
-    plan = lower(plan, joins)
+    plan = lower(plan, joins, shards=shards)
     if isinstance(plan, Ref):
         items = tuple(Column(field.type, 0, i, field.name) for i, field in enumerate(plan.schema))
         return Project(plan.schema, plan, items)

@@ -6,7 +6,7 @@ do lie. Where the two do not fit, plan/exchange.py puts an exchange.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from kasen.cql.bound import PartitionRows, Rows, SetKind, StreamKind
@@ -15,6 +15,7 @@ from kasen.plan import logical
 from kasen.plan.exprs import shift, show, substitute
 from kasen.plan.logical import Node
 from kasen.plan.lower import Pad, SlidingAggregate
+from kasen.plan.lower_joins import LeftJoined, MultiJoin
 from kasen.types import Schema
 
 #: What tells a row's shard.
@@ -95,6 +96,14 @@ def need(node: Node) -> list[Need]:
             return [Need(all_columns(node.child.schema)[:count]) if count else _one_group()]
         case logical.InnerJoin(classes=classes):
             return [Need(tuple(dict(each)[at] for each in classes)) for at in range(2)]
+        case MultiJoin(full_classes=classes):
+            columns_of = [all_columns(child.schema) for child in node.inputs]
+            return [
+                Need(tuple(columns[each[at]] for each in classes)) for at, columns in enumerate(columns_of)
+            ]
+        case LeftJoined(keys=pairs):
+            left, right = (all_columns(child.schema) for child in node.inputs)
+            return [Need(tuple(left[a] for a, _ in pairs)), Need(tuple(right[b] for _, b in pairs))]
         case logical.SemiJoin(keys=pairs):
             if not pairs:
                 return [Need(why="the join has no equality")] * 2
@@ -157,6 +166,19 @@ def shifted(split: Split, by: int) -> Split:
     if split.keys is None:
         return split
     return Split.by(tuple(shift(key, by) for key in keys) for keys in split.ways)
+
+
+def joined(node: MultiJoin, splits: Sequence[Split]) -> Split:
+    """How joined rows are split, if the inputs are split so: all inputs' keys are equal in them."""
+    columns = all_columns(node.schema)
+    places = {source: columns[at] for at, source in enumerate(node.columns)}
+    ways = []
+    for at, split in enumerate(splits):
+        for keys in split.ways:
+            found = [places.get((at, key.index)) for key in keys if isinstance(key, Column)]
+            known = tuple(each for each in found if each is not None)
+            ways.append(known if len(known) == len(keys) else None)
+    return Split.by(ways)
 
 
 def part_of(split: Split, keys: tuple[Expr, ...]) -> tuple[int, ...] | None:

@@ -30,7 +30,7 @@ from kasen.operators.dictionary import Dictionary
 from kasen.operators.failures import Failures
 from kasen.plan.changes import Change, RegisteredQuery
 from kasen.plan.explain_fragments import exchanges
-from kasen.plan.fragments import cut_trees
+from kasen.plan.fragments import cut_plan
 from kasen.plan.native.lower import Native, is_foreign
 from kasen.plan.physical import Input, Plan
 from kasen.runtime.answers import Gathered
@@ -62,7 +62,7 @@ class Remote:
         self.clock = Clock(plan)
         self.clock.keeps_tables = changing or bool(plan.app.changes)
         #: The plan, whose joins are trees, as shards run it.
-        self.cut = cut_trees(plan)
+        self.cut = cut_plan(plan)
         self.live = RemoteQueries(self.cut, self.clock)
         #: The texts of the answers at hand; a new one for each epoch.
         self.dictionary = Dictionary()
@@ -125,7 +125,7 @@ class InExecutors:
         texts: Texts,
         folders: frozenset[str] = frozenset(),
     ) -> None:
-        """`native` is what Spark does of the app; its plan, whose joins are trees, is what shards do.
+        """`native` is what Spark does of the app; its plan, made for shards, is what they do.
 
         `record` is the commit record to go on from; `folders` are the inputs that are several files.
         """

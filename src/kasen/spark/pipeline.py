@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from kasen.errors import DataError, InternalError, KasenError
-from kasen.plan.fragments import plan_trees
+from kasen.plan.fragments import plan_shards
 from kasen.plan.native.lower import Native, lower
 from kasen.plan.physical import Input, Plan
 from kasen.runtime.control import Control
@@ -126,8 +126,8 @@ class SparkRun:
             )
         else:
             assert self._store is not None
-            trees = plan_trees(plan.app)
-            native = lower(trees, partials=False) if control is None else Native(trees, {})
+            whole = plan_shards(plan.app)
+            native = lower(whole, partials=False) if control is None else Native(whole, {})
             self.pipeline = remote = Remote(native.plan, changing=control is not None)
             if record is not None and "live" in record:
                 remote.live.restore(record["live"])
