@@ -92,9 +92,7 @@ def later(
     """
     queries = tuple(queries)
     looped = {one.name for one in queries if catalog.in_loop(one.name)}
-    plans = {
-        one.name: plan_query(one, catalog, in_loop=one.name in looped, shards=True) for one in queries
-    }
+    plans = {one.name: plan_query(one, catalog, in_loop=one.name in looped, shards=True) for one in queries}
     loops = (tuple(sorted(looped)),) if looped else ()
     plan = share(replace(app, queries=queries, loops=loops, changes=(), prepared=()), plans)
     known = {_way(first.plan, edge): edge.name for edge in first.scanned if _is_common(first.plan, edge)}
