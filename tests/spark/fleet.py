@@ -27,6 +27,7 @@ from kasen.runtime.pipeline import Pipeline
 from kasen.spark import frames
 from kasen.spark.epochs import Store
 from kasen.spark.executors import InExecutors, Remote
+from kasen.spark.file_names import FileNames
 from kasen.spark.fragment import KEYS
 from kasen.spark.placement import InDriver
 from tests.engines import Collected
@@ -53,15 +54,17 @@ class Member:
         self.pipeline = Pipeline(native.plan) if shards is None else Remote(native.plan)
         self.outputs = self._outputs()
         self._part = 0
+        # Parts are files of the same names.
+        files = FileNames(app.inputs, folder)
         self.placement: InDriver | InExecutors
         if isinstance(self.pipeline, Pipeline):
             self.placement = InDriver(
-                native, self.pipeline, self.outputs, self.store, None, self._texts, frozenset()
+                native, self.pipeline, self.outputs, self.store, None, self._texts, files, frozenset()
             )
         else:
             assert shards is not None
             self.placement = InExecutors(
-                native, spark, shards, self.pipeline, self.outputs, self.store, None, self._texts
+                native, spark, shards, self.pipeline, self.outputs, self.store, None, self._texts, files
             )
         self.collected.run = SimpleNamespace(pipeline=self.pipeline)  # type: ignore[assignment]
         for part in range(parts):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -149,12 +150,33 @@ def test_a_path_may_be_an_address_of_a_file_system(tmp_path: Path) -> None:
 def test_segments_call_for_a_snapshot_when_they_far_outweigh_it() -> None:
     journal = Journal()
     journal.add(0, ("s0", LEAST // 2), None)
-    assert not journal.wants_snapshot(LEAST // 4)
-    assert journal.wants_snapshot(LEAST)
+    assert not journal.snapshot_due(LEAST // 4, lambda: b"small")
+    assert journal.snapshot_due(LEAST, lambda: b"small") == b"small"
     journal.add(1, ("s1", LEAST), ("snapshot", 10 * LEAST))
     assert (journal.since, journal.log) == (1, [])
-    assert not journal.wants_snapshot((10 * TIMES - 1) * LEAST)
-    assert journal.wants_snapshot((10 * TIMES + 1) * LEAST)
+    assert not journal.snapshot_due((10 * TIMES - 1) * LEAST, lambda: b"small")
+    assert journal.snapshot_due((10 * TIMES + 1) * LEAST, lambda: b"small")
+
+
+def test_a_state_that_grows_with_its_segments_is_weighed_now_and_then_and_not_written() -> None:
+    """As that of a window that fills."""
+    journal, packed = Journal(), list[int]()
+    segment = LEAST // 8
+
+    def pack(size: int) -> bytes:
+        packed.append(size)
+        return bytes(size)
+
+    for epoch in range(1000):
+        assert journal.snapshot_due(segment, partial(pack, (epoch + 1) * segment)) is None
+        journal.add(epoch, ("s", segment), None)
+    assert len(packed) <= 5
+    assert journal.snapshot_due(segment, lambda: b"it is empty again") is None
+    for epoch in range(10_000):
+        if state := journal.snapshot_due(segment, lambda: b"it is empty again"):
+            break
+        journal.add(epoch, ("s", segment), None)
+    assert state == b"it is empty again"
 
 
 def test_bytes_written_are_in_proportion_to_the_input_whatever_the_state() -> None:
@@ -162,12 +184,12 @@ def test_bytes_written_are_in_proportion_to_the_input_whatever_the_state() -> No
     segment = LEAST // 8
     for size in (10 * LEAST, 100 * LEAST):
         journal, written = Journal(), 0
-        epochs = 4 * size // segment
+        epochs = 4 * TIMES * size // segment
         for epoch in range(epochs):
-            snapshot = ("x", size) if journal.wants_snapshot(segment) else None
+            snapshot = ("x", size) if journal.snapshot_due(segment, partial(bytes, size)) else None
             written += size if snapshot is not None else 0
             journal.add(epoch, ("s", segment), snapshot)
-        assert written <= epochs * segment + size
+        assert 0 < written <= epochs * segment / TIMES
 
 
 def test_epochs_are_numbered_on_when_all_of_the_last_one_is_in_snapshots(tmp_path: Path) -> None:
@@ -179,7 +201,7 @@ def test_epochs_are_numbered_on_when_all_of_the_last_one_is_in_snapshots(tmp_pat
         assert ledger.next == epoch
         ledger.begin()
         ledger.write_orders(epoch, b"orders")
-        ledger.take([{"part": "1.0", "segment": "", "weight": 1, "snapshot": ("a file", 1)}])
+        ledger.take([{"part": "1.0", "segment": "", "weight": 1, "weighed": 1, "snapshot": ("a file", 1)}])
         ledger.close(epoch)
         assert ledger.past == []
         ledger.load(ledger.record())

@@ -14,6 +14,7 @@ from kasen.plan.physical import plan_app
 from kasen.runtime.outputs import Outputs
 from kasen.runtime.pipeline import Pipeline
 from kasen.spark.epochs import Store
+from kasen.spark.file_names import FileNames, code
 from kasen.spark.placement import InDriver
 
 ROWS = 1000
@@ -25,7 +26,7 @@ def micro_batch(first: int, count: int) -> pa.Table:
     number = np.arange(first, first + count)
     text = pa.nulls(count, pa.string())
     columns = {
-        "_file": pa.array(["f"] * count),
+        "_file": pa.array(np.full(count, code(""))),
         "_block": pa.array(np.zeros(count, np.int64)),
         "_bad": text,
         "_raw": text,
@@ -53,7 +54,9 @@ def bytes_an_epoch(window: int, folder: Path) -> float:
     outputs = Outputs(plan, pipeline, folder, None, {}, None, lambda _: None)
     store = Store(str(folder / "state"), plan.fingerprint, "the driver")
     store.load()
-    placement = InDriver(native, pipeline, outputs, store, None, lambda *_: [], frozenset())
+    placement = InDriver(
+        native, pipeline, outputs, store, None, lambda *_: [], FileNames(plan.app.inputs, folder), frozenset()
+    )
     written: list[int] = []
     for method in ("write",):
         original = getattr(store.files, method)

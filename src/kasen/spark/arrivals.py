@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +24,7 @@ from kasen.operators.value_order import ValueOrder
 from kasen.plan.native.lower import is_foreign
 from kasen.plan.physical import Input
 from kasen.runtime.feed import Rows
+from kasen.spark.file_names import FileNames
 from kasen.spark.names import BAD, DIFF, NO_TIME, RAW
 from kasen.spark.scan import FAILS, Slots, of_files
 from kasen.types import Schema
@@ -71,10 +73,16 @@ class Arrivals:
     """Counts rows: `counts` has how many of each input's came before, which a later run goes on from."""
 
     def __init__(
-        self, dictionary: Dictionary, counts: dict[str, int], texts: Texts, folders: frozenset[str]
+        self,
+        dictionary: Dictionary,
+        counts: dict[str, int],
+        texts: Texts,
+        files: FileNames,
+        folders: frozenset[str],
     ) -> None:
         """`folders` are the inputs of which there may be several files: a refused row tells which."""
         self._dictionary = dictionary
+        self._files = files
         self._folders = folders
         self._texts = texts
         self._lines: dict[tuple[str, str], int] = {}
@@ -84,7 +92,7 @@ class Arrivals:
 
     def read(self, source: Source, table: pa.Table) -> Iterator[tuple[Chunk, Rows, I64 | None]]:
         """An input's rows file by file; beside each chunk, how many operations failed in each row."""
-        for file, part in of_files(table):
+        for file, part in of_files(table, partial(self._files.name, source.one.name)):
             yield self._chunk(source, part, file)
 
     def _chunk(self, source: Source, table: pa.Table, file: str) -> tuple[Chunk, Rows, I64 | None]:
@@ -128,7 +136,7 @@ class Arrivals:
         """The times of a stream's rows in reading order, and the rows that are bad."""
         found: list[I64] = [np.empty(0, np.int64)]
         dead: list[DeadLetter] = []
-        for file, part in of_files(table):
+        for file, part in of_files(table, partial(self._files.name, one.name)):
             is_bad = refused(part, name)
             if is_bad is not None:
                 lines = np.flatnonzero(is_bad.to_numpy()) + self._first_line(one, file)

@@ -4,6 +4,7 @@ State is a log and a snapshot. Each part of a pipeline (the driver's, or a fragm
 it read in an epoch as a segment, and a snapshot only when the segments since the last one far outweigh it. So
 the bytes written are in proportion to the input, whatever the windows, and a restart reads a few
 times the state: it replays the segments, which gives the same state, because answers are deterministic.
+While a window fills, its state is what was read, and no snapshot is worth its bytes.
 
 Files carry the name of the attempt that wrote them. They count only if the epoch's commit record lists
 them, and that record is created or, if it is there already, left alone: a task or a driver that was thought
@@ -15,6 +16,7 @@ from __future__ import annotations
 import json
 import os
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -32,8 +34,8 @@ _WHOLE = 64
 #: Below this, segments never call for a snapshot: many small files cost more than their bytes.
 LEAST = 1 << 18
 #: A snapshot is written when the segments since the last one are so many times as large. What is written is
-#: then a third more than what is read, whatever the windows, and a restart reads four times the state.
-TIMES = 3
+#: then a fifth more than what is read, whatever the windows, and a restart reads six times the state.
+TIMES = 5
 
 
 @dataclass(slots=True)
@@ -45,17 +47,27 @@ class Journal:
 
     snapshot: tuple[int, str, int] | None = None
     log: list[tuple[int, str, int]] = field(default_factory=list)
+    #: How large the state was when it was last packed, written or not.
+    weighed: int = 0
 
     def add(self, epoch: int, segment: tuple[str, int] | None, snapshot: tuple[str, int] | None) -> None:
         if segment is not None:
             self.log.append((epoch, *segment))
         if snapshot is not None:
             self.snapshot, self.log = (epoch, *snapshot), []
+            self.weighed = snapshot[1]
 
-    def wants_snapshot(self, more: int) -> bool:
-        """Whether the segments, with one of `more` bytes, are so many times as large as the snapshot."""
+    def snapshot_due(self, more: int, pack: Callable[[], bytes]) -> bytes | None:
+        """The packed state, if the segments, with one of `more` bytes, are so many times as large.
+
+        It is packed only when they outweigh what it was when it was last packed.
+        """
         size = sum(each[2] for each in self.log) + more
-        return size > max(LEAST, TIMES * self.snapshot[2] if self.snapshot is not None else 0)
+        if size <= max(LEAST, TIMES * self.weighed):
+            return None
+        packed = pack()
+        self.weighed = len(packed)
+        return packed if size > TIMES * self.weighed else None
 
     @property
     def since(self) -> int:
@@ -74,7 +86,9 @@ class Journal:
     def of(record: dict[str, Any]) -> Journal:
         snapshot = record["snapshot"]
         log = [(int(epoch), str(file), int(size)) for epoch, file, size in record["log"]]
-        return Journal(None if snapshot is None else (snapshot[0], snapshot[1], snapshot[2]), log)
+        if snapshot is None:
+            return Journal(None, log)
+        return Journal((snapshot[0], snapshot[1], snapshot[2]), log, snapshot[2])
 
 
 def bytes_held(record: Any) -> int:

@@ -43,6 +43,7 @@ from kasen.runtime.shipment import Shipper
 from kasen.spark import fragment, frames, scan
 from kasen.spark.arrivals import Arrivals, LateTexts, Texts, sources_of, whole
 from kasen.spark.epochs import Store
+from kasen.spark.file_names import FileNames
 from kasen.spark.fragment import BY_FILE, DONE, KEYS, REPORT, SHIPPED, Job
 from kasen.spark.keys import Reading, read_keys
 from kasen.spark.ledger import CLOCK, Ledger
@@ -50,6 +51,7 @@ from kasen.spark.names import BAD, DIFF, PLACE, RAW
 from kasen.spark.scatter import Laid, scatter
 from kasen.spark.timing import Timing
 
+_BATCH_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 #: Deletions and insertions of relations in the clock's log.
 _ROW = ("ts", "diff", "position")
 
@@ -123,6 +125,7 @@ class InExecutors:
         store: Store,
         record: dict[str, Any] | None,
         texts: Texts,
+        files: FileNames,
         folders: frozenset[str] = frozenset(),
     ) -> None:
         """`native` is what Spark does of the app; its plan, made for shards, is what they do.
@@ -131,6 +134,7 @@ class InExecutors:
         """
         record = record or {}
         self._plan = plan = native.plan
+        self._files = files
         self._folders = folders
         self._texts = texts
         #: Answers of more bytes than this come by files: Spark limits what jobs give to the driver.
@@ -159,7 +163,7 @@ class InExecutors:
         #: The changes of queries that the last orders held.
         self._splices: list[Splice] = []
         self._epoch = -1
-        self._arrivals = Arrivals(self._clock.dictionary, record.get("counts", {}), texts, folders)
+        self._arrivals = Arrivals(self._clock.dictionary, record.get("counts", {}), texts, files, folders)
         #: Operations that failed in rows that ran, as Spark counted them.
         self._failed = int(record.get("failed", 0))
         self._timing = Timing(self._streams, store.files)
@@ -211,9 +215,14 @@ class InExecutors:
         context = self._spark.sparkContext
         named = context.getLocalProperty("spark.job.description") or f"kasen: epoch {number}"
         context.setJobDescription(f"{named}, rows to shards")
+        # After each row Spark asks how many bytes its Arrow batch has, which takes longer than the row.
+        # Batches of rows end by their number anyhow; those of packed changes, which may be large, do not.
+        conf = batch.sparkSession.conf
+        conf.set(_BATCH_BYTES, str(2**31 - 1))
         shipped = self.scan(batch, number).persist(StorageLevel.MEMORY_AND_DISK)
         try:
             keys = shipped.filter(F.col("level") == KEYS).toArrow()
+            conf.unset(_BATCH_BYTES)
             context.setJobDescription(f"{named}, {self._exchanges}")
             program = self.program(keys, shipped, number)
             if program is not None:
@@ -316,7 +325,9 @@ class InExecutors:
         """Tells the clock of the tuples that came; returns by stream what their positions are."""
         runs: dict[str, Any] = {}
         packed = table.column("packed").to_pylist()
-        found = read_keys(packed, self._arrivals.counts, self._folders, self._headed, self._bad_texts)
+        found = read_keys(
+            packed, self._arrivals.counts, self._folders, self._headed, self._bad_texts, self._files.name
+        )
         for name, reading in found.items():
             self._timing.hear(name)
             if name in self._timing.stamped:

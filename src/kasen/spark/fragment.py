@@ -207,26 +207,26 @@ class _Running:
         context = TaskContext.get()
         try_ = context.taskAttemptId() if context is not None else 0
         name = f"files/{self._part}-{job.epoch:012}-{job.attempt}.{try_}"
-        state = None
         if job.keep:
             files = Files(job.root)
             packed = _packed(received) if received else b""
             report["segment"] = files.write(f"{name}.segment", packed)[0] if received else ""
             report["weight"] = weight = len(packed) + len(job.orders)
-            if journal.wants_snapshot(weight):
-                state = self.shard.snapshot()
-                report["snapshot"] = files.write(f"{name}.snapshot", pack_arrays(state))
+            state = journal.snapshot_due(weight, lambda: pack_arrays(self.shard.snapshot()))
+            if state is not None:
+                report["snapshot"] = files.write(f"{name}.snapshot", state)
+            report["weighed"] = journal.weighed
         last = self.shard.last_instant()
         report["last"] = None if last is None else [last.ts, last.sub]
         report["failures"] = self.shard.failures.count
         report["notes"] = list(self.shard.failures.notes)
         report["state"] = self._known
         self._unsaved += sum(len(each) for parts in received.values() for each in parts)
-        if self._known <= _SMALL or self._unsaved > self._known or state is not None:
-            state = state if state is not None else self.shard.snapshot()
-            self._known = report["state"] = _size(state)
+        if self._known <= _SMALL or self._unsaved > self._known:
+            held = self.shard.snapshot()
+            self._known = report["state"] = _size(held)
             self._unsaved = 0
-            _leave_copy(job, self._part, state)
+            _leave_copy(job, self._part, held)
         self.token = job.attempt
         return report
 

@@ -25,6 +25,7 @@ from kasen.plan.native.lower import is_foreign
 from kasen.plan.native.sql_cast import parse_cell
 from kasen.plan.native.sql_text import quoted, timestamp
 from kasen.plan.physical import Input
+from kasen.spark.file_names import code_of
 from kasen.spark.names import BAD, BLOCK, DIFF, FILE, NO_TIME, PLACE, RAW
 from kasen.spark.sources import follows, open_foreign
 from kasen.types import Kind, Type
@@ -223,7 +224,9 @@ def _typed(spark: SparkSession, one: Input, path: Path, how: Reading) -> DataFra
 
 
 def _place() -> list[Column]:
-    return [F.col("_metadata.file_name").alias(FILE), F.col("_metadata.file_block_start").alias(BLOCK)]
+    """Which file a row comes from, as a number, and where the block of it begins that was read."""
+    file, block = F.col("_metadata.file_name"), F.col("_metadata.file_block_start")
+    return [code_of(file).alias(FILE), block.alias(BLOCK)]
 
 
 def numbered(frame: DataFrame) -> DataFrame:

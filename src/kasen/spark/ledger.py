@@ -74,10 +74,9 @@ class Ledger:
         self.past.append((epoch, self._orders, self.attempt))
         self.base = self.attempt
         for report in self._reports:
-            file, snapshot = report["segment"], report["snapshot"]
-            self.journals[report["part"]].add(
-                epoch, (file, report["weight"]), None if snapshot is None else (snapshot[0], snapshot[1])
-            )
+            file, snapshot, journal = report["segment"], report["snapshot"], self.journals[report["part"]]
+            journal.weighed = report["weighed"]
+            journal.add(epoch, (file, report["weight"]), None if snapshot is None else tuple(snapshot))
         self.past = [each for each in self.past if each[0] > self.oldest]
         self._orders, self._reports = "", []
 
@@ -100,6 +99,7 @@ class Ledger:
         written = self.files.write(f"{name}.segment", packed)
         whole = None
         # Before the beginning, static tables are in the log only.
-        if clock.begun and journal.wants_snapshot(len(packed)):
-            whole = self.files.write(f"{name}.snapshot", pack_arrays(clock.snapshot()))
+        if clock.begun:
+            state = journal.snapshot_due(len(packed), lambda: pack_arrays(clock.snapshot()))
+            whole = None if state is None else self.files.write(f"{name}.snapshot", state)
         journal.add(epoch, written, whole)

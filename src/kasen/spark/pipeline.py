@@ -29,6 +29,7 @@ from kasen.spark import frames
 from kasen.spark.admission import check_held
 from kasen.spark.epochs import Store, bytes_held
 from kasen.spark.executors import InExecutors, Remote
+from kasen.spark.file_names import FileNames
 from kasen.spark.place import Place
 from kasen.spark.placement import InDriver, Placement, replay
 from kasen.spark.session import need_utc, session
@@ -110,6 +111,7 @@ class SparkRun:
         notes = record["notes"] if record is not None else {}
         self.pipeline: Pipeline | Remote
         self._placement: Placement
+        files = FileNames(plan.app.inputs, base)
         folders = frozenset(one.name for one in plan.app.inputs if frames.has_many(one, base))
         if place is Place.driver:
             native = lower(plan) if control is None else Native(plan, {})
@@ -122,7 +124,7 @@ class SparkRun:
             )
             self._manager = Manager(self.pipeline, self.outputs, plan.app.time, self._keep)
             self._placement = InDriver(
-                native, self.pipeline, self.outputs, self._store, record, self._texts, folders
+                native, self.pipeline, self.outputs, self._store, record, self._texts, files, folders
             )
         else:
             assert self._store is not None
@@ -145,6 +147,7 @@ class SparkRun:
                 self._store,
                 record,
                 self._texts,
+                files,
                 folders,
             )
             # What was changed by hand after the last epoch is in no record yet.

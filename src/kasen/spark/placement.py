@@ -27,6 +27,7 @@ from kasen.runtime.shipment import Shipper
 from kasen.spark import scan
 from kasen.spark.arrivals import Arrivals, Texts, sources_of, whole
 from kasen.spark.epochs import Journal, Store
+from kasen.spark.file_names import FileNames
 from kasen.spark.panes import by_panes
 from kasen.spark.timing import Timing
 
@@ -107,6 +108,7 @@ class InDriver:
         store: Store | None,
         record: dict[str, Any] | None,
         texts: Texts,
+        files: FileNames,
         folders: frozenset[str],
     ) -> None:
         """`native` is what Spark does of the app; its plan is the rest, which the pipeline runs.
@@ -119,7 +121,7 @@ class InDriver:
         self._pipeline = pipeline
         self._outputs = outputs
         self._store = store
-        self._arrivals = Arrivals(pipeline.dictionary, record.get("counts", {}), texts, folders)
+        self._arrivals = Arrivals(pipeline.dictionary, record.get("counts", {}), texts, files, folders)
         self._scans = {one.name: native.scan(one) for one in self._streams}
         types = {one.name: native.types(one) for one in self._streams}
         self._slots = scan.slots_of(self._streams, self._scans, types)
@@ -215,9 +217,9 @@ class InDriver:
         segment = self._store.files.write(f"{name}.segment", packed)
         snapshot = None
         # Before the beginning, static tables are in the log only.
-        if self._pipeline.begun and self._journal.wants_snapshot(len(packed)):
-            state = pack_arrays(self._pipeline.snapshot())
-            snapshot = self._store.files.write(f"{name}.snapshot", state)
+        if self._pipeline.begun:
+            state = self._journal.snapshot_due(len(packed), lambda: pack_arrays(self._pipeline.snapshot()))
+            snapshot = None if state is None else self._store.files.write(f"{name}.snapshot", state)
         self._journal.add(epoch, segment, snapshot)
         return {"journal": self._journal.to_json(), "counts": self._arrivals.counts}
 

@@ -7,7 +7,7 @@ of a file lies in one partition: so reading order is a matter of sorting blocks,
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -125,18 +125,16 @@ def of_streams(table: pa.Table, slots: Slots, *more: str) -> Iterator[tuple[int,
         yield index, pa.concat_tables(found[index]).select(kept)
 
 
-def of_files(table: pa.Table) -> Iterator[tuple[str, pa.Table]]:
+def of_files(table: pa.Table, name_of: Callable[[int], str]) -> Iterator[tuple[str, pa.Table]]:
     """A stream's rows file by file, in the order of names, and in each in the order of its rows."""
     if not len(table):
         return
-    encoded = table.column(FILE).combine_chunks().dictionary_encode()
-    if isinstance(encoded, pa.ChunkedArray):
-        encoded = encoded.combine_chunks()
-    codes, blocks = encoded.indices.to_numpy(), table.column(BLOCK).to_numpy()
-    names = encoded.dictionary.to_pylist()
-    changes = np.flatnonzero((codes[1:] != codes[:-1]) | (blocks[1:] != blocks[:-1])) + 1
-    starts = np.concatenate([[0], changes, [len(codes)]]).tolist()
-    runs = sorted((names[codes[begin]], int(blocks[begin]), begin, end) for begin, end in pairwise(starts))
+    files, blocks = table.column(FILE).to_numpy(), table.column(BLOCK).to_numpy()
+    changes = np.flatnonzero((files[1:] != files[:-1]) | (blocks[1:] != blocks[:-1])) + 1
+    starts = np.concatenate([[0], changes, [len(files)]]).tolist()
+    runs = sorted(
+        (name_of(int(files[begin])), int(blocks[begin]), begin, end) for begin, end in pairwise(starts)
+    )
     by_name: dict[str, list[pa.Table]] = {}
     for name, _, begin, end in runs:
         by_name.setdefault(name, []).append(table.slice(begin, end - begin))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -79,7 +78,7 @@ class _Keys:
     """
 
     def __init__(self) -> None:
-        self._runs: list[tuple[str, str, int, int, int]] = []
+        self._runs: list[tuple[str, int, int, int, int]] = []
         self._ts: list[I64] = []
         self._bad: list[tuple[int, str, str | None]] = []
         self._failed: list[tuple[int, int]] = []
@@ -89,12 +88,12 @@ class _Keys:
             return
         place = table.column(PLACE).to_numpy()
         blocks = table.column(BLOCK).to_numpy()
-        files: Any = table.column(FILE).combine_chunks()
-        other = pc.not_equal(files.slice(1), files.slice(0, len(files) - 1)).to_numpy(zero_copy_only=False)
-        changes = np.flatnonzero((np.diff(place) != 1) | other | (np.diff(blocks) != 0)) + 1
+        files = table.column(FILE).to_numpy()
+        another = (files[1:] != files[:-1]) | (blocks[1:] != blocks[:-1])
+        changes = np.flatnonzero((np.diff(place) != 1) | another) + 1
         starts = [0, *changes.tolist()]
         for start, end in zip(starts, [*starts[1:], len(place)], strict=True):
-            run = (name, files[start].as_py(), int(blocks[start]), int(place[start]), end - start)
+            run = (name, int(files[start]), int(blocks[start]), int(place[start]), end - start)
             self._runs.append(run)
         if is_bad is None:
             self._ts.append(ts)
