@@ -117,7 +117,8 @@ def panes(bench: Bench) -> None:
             f" [RANGE {length} MINUTE SLIDE 1 MINUTE] GROUP BY k INTO 'parquet' OPTIONS (path 'q-{length}');"
         )
         text = STREAM.format("s") + query
-        seconds = min(ours(home, text)[0] for _ in range(2))
+        # The first runs, ours and theirs, compile what the JVM compiles late: the best of three counts.
+        seconds = min(ours(home, text)[0] for _ in range(3))
         rates[length] = rows / seconds
         if target is None:
             ratio = rates[3600] / rates[60]
@@ -127,7 +128,8 @@ def panes(bench: Bench) -> None:
             continue
         source = home / "s" if most == rows else home / "few" / "s"
         windowed = read(bench, source).groupBy(F.window("ts", f"{length} minutes", "1 minute"), "k")
-        theirs = native(bench, windowed.agg(F.max("v"), F.count("*")), f"panes-{length}")
+        answer = windowed.agg(F.max("v"), F.count("*"))
+        theirs = min(native(bench, answer, f"panes-{length}") for _ in range(3 if most == rows else 1))
         ratio = rates[length] / (most / theirs)
         wanted = f"at least {target:g}x"
         what = f"MAX, COUNT by key, RANGE {length} SLIDE 1 min"

@@ -36,11 +36,12 @@ def test_files_are_found_by_number_also_those_that_come_later(tmp_path: Path) ->
     names = FileNames(bind_text(stream, tmp_path).inputs, tmp_path)
     (tmp_path / "s").mkdir()
     for name in NAMES:
-        (tmp_path / "s" / name).touch()
-        assert names.name("s", code(name)) == name
-    assert names.name("s", code("")) == ""
+        (tmp_path / "s" / name).write_text("x" * 100)
+        assert names.find("s", code(name)) == (name, 0)
+        assert names.find("s", code(name) ^ 64) == (name, 64)
+    assert names.find("s", code("")) == ("", 0)
     with pytest.raises(DataError, match="a file that was read is not in"):
-        names.name("s", code("gone.csv"))
+        names.find("s", code("gone.csv"))
 
 
 def test_rows_of_files_with_odd_names_are_read_and_refused_as_others(tmp_path: Path) -> None:
@@ -68,4 +69,4 @@ def test_a_name_that_spark_takes_for_a_pattern_is_refused(tmp_path: Path) -> Non
     (tmp_path / "s").mkdir()
     (tmp_path / "s" / "p[1].csv").touch()
     with pytest.raises(DataError, match=r"rename it"):
-        names.name("s", code("p[1].csv"))
+        names.find("s", code("p[1].csv"))

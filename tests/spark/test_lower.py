@@ -17,7 +17,8 @@ from kasen.plan.native.explain import explain_native
 from kasen.plan.native.lower import Native, lower
 from kasen.plan.physical import plan_app
 from kasen.runtime.local import LocalRun, Options
-from kasen.spark.pipeline import SparkRun
+from kasen.spark.pipeline import SparkRun, reduces_panes
+from kasen.spark.session import session
 
 STREAM = """
     REGISTER STREAM s (k INTEGER, v BIGINT, d DECIMAL(9, 2), x DOUBLE, name VARCHAR) TIMESTAMP BY ts {slack}
@@ -119,6 +120,7 @@ def test_explain_says_what_is_native_and_what_is_not() -> None:
 
 # ---------------------------------------------------------------- answers on a real Spark
 
+NATIVE = "SET native_panes = on;"
 QUERIES = """
     REGISTER QUERY by_key AS SELECT k, MAX(v) AS m, COUNT(*) AS n, COUNT(v) AS c, SUM(v) AS t, SUM(d) AS d
         FROM s [RANGE 20 SLIDE 5] GROUP BY k;
@@ -169,7 +171,13 @@ def outputs(folder: Path) -> dict[str, str]:
 @pytest.mark.spark
 @pytest.mark.parametrize(
     ("queries", "form", "slack"),
-    [(QUERIES, "csv", ""), (QUERIES, "parquet", "SLACK 40"), (ROWS, "parquet", ""), (ROWS, "csv", "SLACK 2")],
+    [
+        (NATIVE + QUERIES, "csv", ""),
+        (NATIVE + QUERIES, "parquet", "SLACK 40"),
+        (QUERIES, "parquet", ""),
+        (ROWS, "parquet", ""),
+        (ROWS, "csv", "SLACK 2"),
+    ],
 )
 def test_answers_and_failures_are_the_local_engines(
     tmp_path: Path, queries: str, form: str, slack: str
@@ -178,7 +186,8 @@ def test_answers_and_failures_are_the_local_engines(
     local = LocalRun(plan_app(load(app)), Options(tmp_path, tmp_path / "local"))
     local.run()
     plan = plan_app(load(app))
-    assert (lower(plan).scans["s"].partials is not None) == (queries == QUERIES)
+    assert (lower(plan).scans["s"].partials is not None) == (QUERIES in queries)
+    assert reduces_panes(plan, session("local[2]")) == (NATIVE in queries)
     run = SparkRun(plan, tmp_path, tmp_path / "spark", files_per_epoch=1)
     run.run()
     assert outputs(tmp_path / "spark") == outputs(tmp_path / "local")

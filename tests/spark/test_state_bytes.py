@@ -27,7 +27,6 @@ def micro_batch(first: int, count: int) -> pa.Table:
     text = pa.nulls(count, pa.string())
     columns = {
         "_file": pa.array(np.full(count, code(""))),
-        "_block": pa.array(np.zeros(count, np.int64)),
         "_bad": text,
         "_raw": text,
         "bigint_0": pa.array(number * 7919 % 65536),

@@ -13,6 +13,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "recursion": ("error", "insert"),
     "flush": ("false", "true"),
     "float_sums": ("exact", "fast"),
+    "native_panes": ("auto", "on", "off"),
 }
 _LIMITS = ("max_ticks", "max_queries", "max_groups", "max_state_bytes")
 _NUMBERS = (*_LIMITS, "input_rows", "output_rows", "pressure_seed")

@@ -92,7 +92,7 @@ class Arrivals:
 
     def read(self, source: Source, table: pa.Table) -> Iterator[tuple[Chunk, Rows, I64 | None]]:
         """An input's rows file by file; beside each chunk, how many operations failed in each row."""
-        for file, part in of_files(table, partial(self._files.name, source.one.name)):
+        for file, part in of_files(table, partial(self._files.find, source.one.name)):
             yield self._chunk(source, part, file)
 
     def _chunk(self, source: Source, table: pa.Table, file: str) -> tuple[Chunk, Rows, I64 | None]:
@@ -136,7 +136,7 @@ class Arrivals:
         """The times of a stream's rows in reading order, and the rows that are bad."""
         found: list[I64] = [np.empty(0, np.int64)]
         dead: list[DeadLetter] = []
-        for file, part in of_files(table, partial(self._files.name, one.name)):
+        for file, part in of_files(table, partial(self._files.find, one.name)):
             is_bad = refused(part, name)
             if is_bad is not None:
                 lines = np.flatnonzero(is_bad.to_numpy()) + self._first_line(one, file)

@@ -237,7 +237,8 @@ class InExecutors:
         self._arrivals.stamp = self._timing.begin(number)
         self._numbered = rows = frames.numbered(batch)
         if self._relations:
-            is_relation = F.col(scan.STREAM).isin(self._relations)
+            several = len(self._streams) > 1
+            is_relation = F.col(scan.STREAM).isin(self._relations) if several else F.lit(True)
             self._take_relations(rows.filter(is_relation).toArrow())
             rows = rows.filter(~is_relation)
         return self._scattered(rows, number)
@@ -326,7 +327,7 @@ class InExecutors:
         runs: dict[str, Any] = {}
         packed = table.column("packed").to_pylist()
         found = read_keys(
-            packed, self._arrivals.counts, self._folders, self._headed, self._bad_texts, self._files.name
+            packed, self._arrivals.counts, self._folders, self._headed, self._bad_texts, self._files.find
         )
         for name, reading in found.items():
             self._timing.hear(name)

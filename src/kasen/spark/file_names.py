@@ -1,6 +1,7 @@
-"""The file that a row comes from, as a number: a name in each row would take longer to cross than the row.
+"""Where a row comes from, as a number: a file's name in each row would take longer to cross than the row.
 
-Spark hashes the names as it reads. The driver hashes those in the folder, and so knows which are meant.
+Spark hashes the names as it reads; where the block begins that it reads of a file is laid over the hash. The
+driver hashes the names in the folder, and so knows which file and block are meant.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ _PATTERNS = frozenset("[]{}*?")
 _ENCODED = frozenset(' %"<>\\^`{|}#?[]')
 
 
-def code_of(name: Column) -> Column:
-    """A name's number, as Spark computes it."""
-    return F.xxhash64(name)
+def code_of(name: Column, block: Column | int = 0) -> Column:
+    """The number of a block of a file, as Spark computes it."""
+    return F.xxhash64(name).bitwiseXOR(F.lit(block) if isinstance(block, int) else block)
 
 
 def code(name: str) -> int:
-    """The number of a file's name: the same, as Spark tells names like parts of addresses."""
+    """The number of a file's first block: the same, as Spark tells names like parts of addresses."""
     told = "".join(quote(each) if each in _ENCODED else each for each in name)
     digest = xxh64_intdigest(told.encode(), _SEED)
     return digest - (1 << 64) if digest >> 63 else digest
@@ -39,17 +40,22 @@ class FileNames:
 
     def __init__(self, inputs: tuple[Input, ...], base: Path) -> None:
         self._paths = {one.name: base / one.connector.option("path") for one in inputs if not is_foreign(one)}
+        #: The numbers of the files of each stream, and how long they were.
+        self._files: dict[str, dict[int, tuple[str, int]]] = {}
         # What has no file has this name.
-        self._names = {code(""): ""}
+        self._blocks = {code(""): ("", 0)}
 
-    def name(self, stream: str, number: int) -> str:
-        """The file of a stream's rows."""
-        if number not in self._names:
+    def find(self, stream: str, number: int) -> tuple[str, int]:
+        """The file of a stream's rows, and where in it the block begins."""
+        if number not in self._blocks:
             self._list(stream)
-        if number not in self._names:
-            remedy = "files must stay where they are until what was read of them is answered"
-            raise DataError(f"{stream}: a file that was read is not in {self._paths[stream]}: {remedy}")
-        return self._names[number]
+            files = self._files[stream].items()
+            found = [(name, number ^ first) for first, (name, size) in files if 0 <= number ^ first <= size]
+            if len(found) != 1:
+                remedy = "files must stay where they are, and whole, until what was read of them is answered"
+                raise DataError(f"{stream}: a file that was read is not in {self._paths[stream]}: {remedy}")
+            self._blocks[number] = found[0]
+        return self._blocks[number]
 
     def _list(self, stream: str) -> None:
         path = self._paths[stream]
@@ -57,4 +63,4 @@ class FileNames:
             if not _PATTERNS.isdisjoint(file.name):
                 fault = f"{stream}: a file is called {file.name}: Spark takes []{{}}*? in names for patterns"
                 raise DataError(f"{fault}, and may read this and other files twice; rename it")
-            self._names[code(file.name)] = file.name
+            self._files.setdefault(stream, {})[code(file.name)] = (file.name, file.stat().st_size)

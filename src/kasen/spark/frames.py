@@ -25,7 +25,7 @@ from kasen.plan.native.lower import is_foreign
 from kasen.plan.native.sql_cast import parse_cell
 from kasen.plan.native.sql_text import quoted, timestamp
 from kasen.plan.physical import Input
-from kasen.spark.file_names import code_of
+from kasen.spark.file_names import code, code_of
 from kasen.spark.names import BAD, BLOCK, DIFF, FILE, NO_TIME, PLACE, RAW
 from kasen.spark.sources import follows, open_foreign
 from kasen.types import Kind, Type
@@ -109,7 +109,8 @@ def texts(
         wanted = F.col(BAD).isNull() & F.expr(f"{moment} BETWEEN {low} AND {high}")
     if one.connector.format == "parquet":
         return _parquet_texts(spark, one, base, file, times is None, wanted)
-    found = frame.where(wanted).select(RAW, BLOCK, PLACE).toArrow()
+    block = F.col(FILE).bitwiseXOR(F.lit(code(file))).alias(BLOCK)
+    found = frame.where(wanted).select(RAW, block, PLACE).toArrow()
     result: list[str] = _in_order(found).column(RAW).to_pylist()
     return result
 
@@ -126,7 +127,7 @@ def _parquet_texts(
     path = base / one.connector.option("path")
     frame = spark.read.parquet(str((path / file if path.is_dir() else path).resolve()))
     moment = F.col(quoted(one.schema[one.timestamp].name))
-    frame = frame.withColumns({BAD: F.when(moment.isNull(), "bad"), BLOCK: _place()[1]})
+    frame = frame.withColumns({BAD: F.when(moment.isNull(), "bad"), BLOCK: _block()})
     found = _in_order(numbered(frame).where(moment.isNull() if bad else wanted).toArrow())
     rows = found.drop_columns([BAD, BLOCK, PLACE]).combine_chunks()
     batches = rows.to_batches()
@@ -187,7 +188,7 @@ def _csv(spark: SparkSession, one: Input, path: Path, how: Reading) -> DataFrame
         (_cast_integer(F.col(diff)) if diff is not None else F.lit(1)).cast("bigint").alias(DIFF),
         reason.alias(BAD),
         F.coalesce(F.col(_CORRUPT), row).alias(RAW),
-        *_place(),
+        _place(),
     )
 
 
@@ -219,14 +220,17 @@ def _typed(spark: SparkSession, one: Input, path: Path, how: Reading) -> DataFra
     frame = _load(spark, one, path, T.StructType(fields), how, columnNameOfCorruptRecord=_CORRUPT)
     count = F.coalesce(F.col(diff), F.lit(1)) if one.is_relation and one.timestamp is not None else F.lit(1)
     return frame.select(
-        *cells, count.cast("bigint").alias(DIFF), reason.cast("string").alias(BAD), raw.alias(RAW), *_place()
+        *cells, count.cast("bigint").alias(DIFF), reason.cast("string").alias(BAD), raw.alias(RAW), _place()
     )
 
 
-def _place() -> list[Column]:
-    """Which file a row comes from, as a number, and where the block of it begins that was read."""
-    file, block = F.col("_metadata.file_name"), F.col("_metadata.file_block_start")
-    return [code_of(file).alias(FILE), block.alias(BLOCK)]
+def _block() -> Column:
+    return F.col("_metadata.file_block_start").alias(BLOCK)
+
+
+def _place() -> Column:
+    """Which file and block a row comes from."""
+    return code_of(F.col("_metadata.file_name"), F.col("_metadata.file_block_start")).alias(FILE)
 
 
 def numbered(frame: DataFrame) -> DataFrame:

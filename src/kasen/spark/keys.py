@@ -74,7 +74,7 @@ def read_keys(
     folders: frozenset[str],
     headed: frozenset[str],
     texts: BadTexts,
-    file_name: Callable[[str, int], str],
+    find: Callable[[str, int], tuple[str, int]],
 ) -> dict[str, Reading]:
     """What the scan's tasks saw, by stream. `counts` has how many tuples came before; it is updated.
 
@@ -85,10 +85,10 @@ def read_keys(
         state = unpack_arrays(each)["keys"]
         notes = json.loads(state["texts"].tobytes())
         start = 0
-        for name, file, block, place, count in notes["runs"]:
+        for name, block, place, count in notes["runs"]:
             bad = [found for found in notes["bad"] if place <= found[0] < place + count]
             failed = [found for found in notes["failed"] if place <= found[0] < place + count]
-            run = _Run(file_name(name, file), block, place, state["ts"][start : start + count], bad, failed)
+            run = _Run(*find(name, block), place, state["ts"][start : start + count], bad, failed)
             runs.setdefault(name, []).append(run)
             start += count
     return {

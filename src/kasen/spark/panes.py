@@ -21,7 +21,7 @@ from kasen.runtime.feed import Rows
 from kasen.runtime.outputs import is_beyond
 from kasen.runtime.pipeline import Pipeline
 from kasen.spark.arrivals import Arrivals, whole
-from kasen.spark.names import BAD, BLOCK, FILE, RAW
+from kasen.spark.names import BAD, FILE, RAW
 
 _TIME = "b0"
 #: Takes a chunk's rows in: with their failures if they are counted, and how many rows they stand for.
@@ -79,4 +79,4 @@ def _by_rows(one: Input, partials: Partials, batch: DataFrame, arrivals: Arrival
 
 
 def _notes(batch: DataFrame) -> list[str]:
-    return [name for name in (FILE, BLOCK, BAD, RAW) if name in batch.columns]
+    return [name for name in (FILE, BAD, RAW) if name in batch.columns]

@@ -20,7 +20,7 @@ from kasen.plan.native.lower import NativeScan, is_foreign
 from kasen.plan.native.sql_text import spark_name
 from kasen.plan.physical import Input
 from kasen.spark.frames import spark_type
-from kasen.spark.names import BAD, BLOCK, DIFF, FILE, RAW
+from kasen.spark.names import BAD, DIFF, FILE, RAW
 from kasen.types import Type
 
 STREAM, FAILS = "_stream", "_fails"
@@ -40,9 +40,10 @@ class Slots:
     @property
     def fixed(self) -> list[str]:
         """The columns beside the slots."""
+        several = [STREAM] if len(self.streams) > 1 else []
         notes = [BAD, RAW] if self.noted else []
         signs = [DIFF] if self.signed else []
-        return [STREAM, FILE, BLOCK, *notes, *signs, *([FAILS] if self.counting else [])]
+        return [*several, FILE, *notes, *signs, *([FAILS] if self.counting else [])]
 
 
 def slots_of(inputs: list[Input], scans: dict[str, NativeScan], types: dict[str, tuple[Type, ...]]) -> Slots:
@@ -87,7 +88,8 @@ def union(
 def _part(frame: DataFrame, index: int, one: Input, scan: NativeScan, slots: Slots) -> DataFrame:
     pairs = zip(slots.places[index], scan.columns, strict=True)
     sql = {slot: text for slot, text in pairs if slot is not None and text is not None}
-    columns: list[Column] = [F.lit(index).cast("tinyint").alias(STREAM), F.col(FILE), F.col(BLOCK)]
+    columns: list[Column] = [F.lit(index).cast("tinyint").alias(STREAM)] if len(slots.streams) > 1 else []
+    columns.append(F.col(FILE))
     if slots.noted:
         columns += [F.col(BAD), _raw(one).alias(RAW)]
     if slots.signed:
@@ -114,6 +116,10 @@ def _raw(one: Input) -> Column:
 
 def of_streams(table: pa.Table, slots: Slots, *more: str) -> Iterator[tuple[int, pa.Table]]:
     """The rows of each stream in an epoch's table, by the stream's index; with `more` columns that it has."""
+    if len(slots.streams) == 1:
+        if len(table):
+            yield 0, table
+        return
     streams = table.column(STREAM).to_numpy()
     starts = np.concatenate([[0], np.flatnonzero(np.diff(streams)) + 1, [len(streams)]])
     found: dict[int, list[pa.Table]] = {}
@@ -125,18 +131,15 @@ def of_streams(table: pa.Table, slots: Slots, *more: str) -> Iterator[tuple[int,
         yield index, pa.concat_tables(found[index]).select(kept)
 
 
-def of_files(table: pa.Table, name_of: Callable[[int], str]) -> Iterator[tuple[str, pa.Table]]:
+def of_files(table: pa.Table, find: Callable[[int], tuple[str, int]]) -> Iterator[tuple[str, pa.Table]]:
     """A stream's rows file by file, in the order of names, and in each in the order of its rows."""
     if not len(table):
         return
-    files, blocks = table.column(FILE).to_numpy(), table.column(BLOCK).to_numpy()
-    changes = np.flatnonzero((files[1:] != files[:-1]) | (blocks[1:] != blocks[:-1])) + 1
-    starts = np.concatenate([[0], changes, [len(files)]]).tolist()
-    runs = sorted(
-        (name_of(int(files[begin])), int(blocks[begin]), begin, end) for begin, end in pairwise(starts)
-    )
+    blocks = table.column(FILE).to_numpy()
+    starts = np.concatenate([[0], np.flatnonzero(blocks[1:] != blocks[:-1]) + 1, [len(blocks)]]).tolist()
+    runs = sorted((find(int(blocks[begin])), begin, end) for begin, end in pairwise(starts))
     by_name: dict[str, list[pa.Table]] = {}
-    for name, _, begin, end in runs:
+    for (name, _), begin, end in runs:
         by_name.setdefault(name, []).append(table.slice(begin, end - begin))
     for name, parts in by_name.items():
         yield name, pa.concat_tables(parts)

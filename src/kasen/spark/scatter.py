@@ -18,7 +18,7 @@ from kasen.runtime.arrays import pack_arrays
 from kasen.runtime.shard import Scatter
 from kasen.spark.arrivals import Source, chunk_of_source, refused
 from kasen.spark.fragment import KEYS, Job, shipped
-from kasen.spark.names import BAD, BLOCK, FILE, NO_TIME, PLACE, RAW
+from kasen.spark.names import BAD, FILE, NO_TIME, PLACE, RAW
 from kasen.spark.scan import FAILS, Slots, of_streams
 
 #: So many rows go on together: fewer, larger pieces travel faster, and a task holds no more than this.
@@ -78,7 +78,7 @@ class _Keys:
     """
 
     def __init__(self) -> None:
-        self._runs: list[tuple[str, int, int, int, int]] = []
+        self._runs: list[tuple[str, int, int, int]] = []
         self._ts: list[I64] = []
         self._bad: list[tuple[int, str, str | None]] = []
         self._failed: list[tuple[int, int]] = []
@@ -87,13 +87,11 @@ class _Keys:
         if not len(table):
             return
         place = table.column(PLACE).to_numpy()
-        blocks = table.column(BLOCK).to_numpy()
-        files = table.column(FILE).to_numpy()
-        another = (files[1:] != files[:-1]) | (blocks[1:] != blocks[:-1])
-        changes = np.flatnonzero((np.diff(place) != 1) | another) + 1
+        blocks = table.column(FILE).to_numpy()
+        changes = np.flatnonzero((np.diff(place) != 1) | (blocks[1:] != blocks[:-1])) + 1
         starts = [0, *changes.tolist()]
         for start, end in zip(starts, [*starts[1:], len(place)], strict=True):
-            run = (name, int(files[start]), int(blocks[start]), int(place[start]), end - start)
+            run = (name, int(blocks[start]), int(place[start]), end - start)
             self._runs.append(run)
         if is_bad is None:
             self._ts.append(ts)

@@ -19,7 +19,7 @@ from kasen.plan.native.sql_cast import parse_cell
 from kasen.plan.native.sql_text import quoted, spark_name
 from kasen.plan.physical import Input
 from kasen.spark.file_names import code_of
-from kasen.spark.names import BAD, BLOCK, DIFF, FILE, NO_TIME, RAW
+from kasen.spark.names import BAD, DIFF, FILE, NO_TIME, RAW
 from kasen.types import Field
 
 Frame = DataFrame
@@ -79,7 +79,6 @@ def adopt(one: Input, frame: DataFrame) -> DataFrame:
             reason.alias(BAD),
             F.to_json(F.struct(*[F.col(quoted(name)) for name in names.values()])).alias(RAW),
             code_of(F.lit("")).alias(FILE),
-            F.lit(0).cast("bigint").alias(BLOCK),
         )
     except AnalysisException as fault:
         raise DataError(f"{one.name}: {_said(fault)}") from None
