@@ -26,8 +26,27 @@ def explained(query: str) -> str:
         ("", "a [RANGE 5], b [RANGE 9]", TWO, "PairJoin k = k over [RANGE 5], [RANGE 9]   -- by k"),
         ("", "a [NOW], b [UNBOUNDED]", TWO, "PairJoin k = k over [NOW], [UNBOUNDED]   -- by k"),
         ("JOIN_TREE", "a [RANGE 5], b [RANGE 9]", TWO, "Join k = k   -- by k"),
-        ("", "a [ROWS 5], b [RANGE 9]", TWO, "Join k = k   -- by k"),
-        ("MJOIN", "a [ROWS 5], b [RANGE 9]", TWO, "MJoin k = k over its rows, [RANGE 9]   -- by k"),
+        ("JOIN_TREE", "a [ROWS 5], b [RANGE 9]", TWO, "Join k = k   -- by k"),
+        ("", "a [ROWS 5], b [RANGE 9]", TWO, "PairJoin k = k over [ROWS 5] by ordinals, [RANGE 9]   -- by k"),
+        (
+            "",
+            "a [ROWS 5], b [ROWS 7]",
+            TWO,
+            "PairJoin k = k over [ROWS 5] by ordinals, [ROWS 7] by ordinals   -- by k",
+        ),
+        ("", "a [ROWS 5], b [ROWS 6 SLIDE 2]", TWO, "Join k = k   -- by k"),
+        (
+            "MJOIN",
+            "a [ROWS 5], b [ROWS 6 SLIDE 2]",
+            TWO,
+            "MJoin k = k over its rows, its rows   -- by k",
+        ),
+        (
+            "",
+            "a [ROWS 5], b [ROWS 7]",
+            f"{TWO} AND a.v < b.v",
+            "Join k = k AND a.v < b.v   -- by k",
+        ),
         (
             "",
             "a [PARTITION BY k ROWS 2], b [NOW], c [NOW]",
@@ -63,7 +82,7 @@ def explained(query: str) -> str:
     ],
 )
 def test_a_shard_runs_the_join_that_was_chosen(hint: str, windows: str, where: str, line: str) -> None:
-    items = PAIRS if where == TWO else TRIPLES
+    items = TRIPLES if "c." in where else PAIRS
     text = explained(f"ISTREAM(SELECT /*+ {hint} */ {items} FROM {windows} WHERE {where})")
     assert line in [each.strip() for each in text.splitlines()], text
 

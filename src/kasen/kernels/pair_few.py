@@ -50,13 +50,13 @@ _SIDE = f"{V}, {V}, {M}"
 
 
 @compiled(
-    f"int64({V}, {M}, {M}, {I}, {V}, {I}, {_SIDE}, {_SIDE}, {V}, {J}, {V}, {J}, {J}, {M}, {M})",
+    f"int64({V}, {M}, {M}, {I}, {V}, {I}, {_SIDE}, {_SIDE}, {M}, {M}, {V}, {J}, {V}, {J}, {J}, {M}, {M})",
     inline=False,
 )
 def join_few(
     store: Any, cfg: Any, keys: Any, links: Any, table: Any, heads: Any, l_ts: Any, l_sub: Any, l_data: Any,
-    r_ts: Any, r_sub: Any, r_data: Any, cursor: Any, work: Any, words: Any, found: Any, pairs: Any,
-    columns: Any, out: Any,
+    r_ts: Any, r_sub: Any, r_data: Any, l_marks: Any, r_marks: Any, cursor: Any, work: Any, words: Any,
+    found: Any, pairs: Any, columns: Any, out: Any,
 ) -> Any:  # fmt: skip
     """Receives and matches the arrivals and writes their pairs; returns how many, or what is left to do.
 
@@ -70,7 +70,8 @@ def join_few(
         cursor[field] = 0
     cursor[CANCELS] = 0
     status = match(
-        store, cfg, keys, links, table, heads, l_sub, r_sub, cursor, work, words, found, pairs
+        store, cfg, keys, links, table, heads, l_sub, r_sub, l_marks, r_marks, cursor, work, words, found,
+        pairs,
     )  # fmt: skip
     if status != DONE:
         return UNFINISHED

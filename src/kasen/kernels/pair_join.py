@@ -9,6 +9,9 @@ the arrivals of both sides in one order (`merge`), the first row that each of th
 That pairs leave at an arrival's instant does not matter as long as none of them can equal a pair that enters.
 Where that cannot be ruled out, or several rows arrive while others leave, a block ends, and the instant is
 done by itself (`leave`, `arrive`): what leaves is put out as well, for the caller to net.
+
+COUNTED windows are those of a shard, which has only some of a stream's tuples: `l_marks` and `r_marks` [n, 4]
+have for each arrival, of both windows, the last ordinal that left before its instant and with it.
 """
 
 from __future__ import annotations
@@ -41,11 +44,12 @@ from kasen.kernels.pair_rows import (
     has_key,
     key_word,
     most_keys,
+    ordinal_of,
     row_place,
     same_key,
     same_row,
 )
-from kasen.kernels.rings import NOW, RANGE, ROWS, UNBOUNDED
+from kasen.kernels.rings import COUNTED, NOW, ROWS, UNBOUNDED
 
 # What `match` says when it returns: the pairs, or the table, are to be given more room.
 DONE, PAIRS_FULL, TABLE_FULL = range(3)
@@ -72,6 +76,8 @@ PAIR_LEFT, PAIR_RIGHT, PAIR_AT = range(3)
 
 _GREATEST = 2**63 - 1
 _FAR = 1 << 62
+# No id is as great.
+_NOBODY = 2**31 - 1
 J = "int32[:, ::1]"
 
 
@@ -184,13 +190,35 @@ def hold_counts(store: Any, cfg: Any, work: Any, count: Any, lefts: Any) -> Any:
     return count
 
 
-@compiled(f"Tuple((int64, int64))({V}, {M}, int64, int64, int64, int64, int64, int64, int64)")
+@compiled(f"UniTuple(int64, 4)({M}, {M}, {M}, int64)")
+def marks_of(cfg: Any, l_marks: Any, r_marks: Any, id_: Any) -> Any:
+    """An arrival's marks, if a window is COUNTED."""
+    if cfg[0, KIND] != COUNTED and cfg[1, KIND] != COUNTED:
+        return 0, 0, 0, 0
+    at = (id_ >> 1) - cfg[id_ & 1, FIRST]
+    if id_ & 1:
+        return r_marks[at, 0], r_marks[at, 1], r_marks[at, 2], r_marks[at, 3]
+    return l_marks[at, 0], l_marks[at, 1], l_marks[at, 2], l_marks[at, 3]
+
+
+@compiled(f"Tuple((int64, int64))({V}, {M}, {', '.join(['int64'] * 9)})")
 def release(
-    store: Any, cfg: Any, w: Any, start: Any, end: Any, ts: Any, sub: Any, now_ts: Any, now_sub: Any
-) -> Any:
-    """What time takes from a window at an instant: the first that leaves just then, the first that stays."""
+    store: Any, cfg: Any, w: Any, start: Any, end: Any, ts: Any, sub: Any, now_ts: Any, now_sub: Any,
+    before: Any, gone: Any,
+) -> Any:  # fmt: skip
+    """What time takes from a window at an instant: the first that leaves just then, the first that stays.
+
+    `before` and `gone` are a COUNTED window's marks.
+    """
     if start == end or cfg[w, KIND] == ROWS or cfg[w, KIND] == UNBOUNDED:
         return start, start
+    if cfg[w, KIND] == COUNTED:
+        while start < end and ordinal_of(store, cfg, w, start) <= before:
+            start += 1
+        first = start
+        while start < end and ordinal_of(store, cfg, w, start) <= gone:
+            start += 1
+        return first, start
     if cfg[w, KIND] == NOW:
         if now_ts == ts and now_sub == sub:
             return start, start
@@ -220,19 +248,22 @@ def may_cancel(store: Any, cfg: Any, keys: Any, id_: Any, w: Any, begin: Any, en
     return False
 
 
-@compiled(f"int64({V}, {M}, {M}, {V}, {V}, {J}, int64)", inline=False)
-def hold(store: Any, cfg: Any, keys: Any, l_sub: Any, r_sub: Any, work: Any, count: Any) -> Any:
+@compiled(f"int64({V}, {M}, {M}, {V}, {V}, {M}, {M}, {J}, int64)", inline=False)
+def hold(
+    store: Any, cfg: Any, keys: Any, l_sub: Any, r_sub: Any, l_marks: Any, r_marks: Any, work: Any, count: Any
+) -> Any:
     """As hold_counts, for windows of any kind. Moves START."""
     l_start, l_next, r_start, r_next = cfg[0, START], cfg[0, NEXT], cfg[1, START], cfg[1, NEXT]
     t = 0
     while t < count:
         id_ = np.int64(work[_ID, t])
         ts, sub = instant_of(store, cfg, l_sub, r_sub, id_)
+        l_before, l_last, r_before, r_last = marks_of(cfg, l_marks, r_marks, id_)
         l_gone, l_to = release(
-            store, cfg, 0, l_start, l_next, ts, sub, cfg[0, NOW_TS], cfg[0, NOW_SUB]
+            store, cfg, 0, l_start, l_next, ts, sub, cfg[0, NOW_TS], cfg[0, NOW_SUB], l_before, l_last
         )  # fmt: skip
         r_gone, r_to = release(
-            store, cfg, 1, r_start, r_next, ts, sub, cfg[1, NOW_TS], cfg[1, NOW_SUB]
+            store, cfg, 1, r_start, r_next, ts, sub, cfg[1, NOW_TS], cfg[1, NOW_SUB], r_before, r_last
         )  # fmt: skip
         side = id_ & 1
         if side and cfg[1, KIND] == ROWS and r_next - r_to == cfg[1, LENGTH]:
@@ -245,6 +276,11 @@ def hold(store: Any, cfg: Any, keys: Any, l_sub: Any, r_sub: Any, work: Any, cou
             break
         l_start, r_start = l_to, r_to
         work[_LEAST, t] = 2 * (l_start if side else r_start)
+        if cfg[side, KIND] == COUNTED and ordinal_of(store, cfg, side, id_ >> 1) <= (
+            r_last if side else l_last
+        ):
+            # Others of its instant, on other shards, have pushed it out already.
+            work[_LEAST, t] = _NOBODY
         cfg[side, NOW_TS], cfg[side, NOW_SUB] = ts, sub
         l_next += 1 - side
         r_next += side
@@ -405,12 +441,34 @@ def expand(cfg: Any, links: Any, cursor: Any, work: Any, found: Any, pairs: Any)
 # ---------------------------------------------------------------- an instant by itself
 
 
-@compiled(f"UniTuple(int64, 3)({V}, {M}, int64, int64, int64, int64, int64)")
-def leavers(store: Any, cfg: Any, w: Any, ts: Any, sub: Any, arrivals: Any, next_: Any) -> Any:
+@compiled(f"UniTuple(int64, 3)({V}, {M}, {', '.join(['int64'] * 7)})")
+def leavers(
+    store: Any, cfg: Any, w: Any, ts: Any, sub: Any, arrivals: Any, next_: Any, before: Any, last: Any
+) -> Any:
     """Of a window at an instant: the first row that leaves, the first old one that stays, its new START."""
-    gone, to = release(store, cfg, w, cfg[w, START], next_, ts, sub, cfg[w, NOW_TS], cfg[w, NOW_SUB])
+    # Of a COUNTED window, arrivals may leave as they come.
+    end = next_ + arrivals if cfg[w, KIND] == COUNTED else next_
+    gone, to = release(
+        store, cfg, w, cfg[w, START], end, ts, sub, cfg[w, NOW_TS], cfg[w, NOW_SUB], before, last
+    )  # fmt: skip
     start = max(to, next_ + arrivals - cfg[w, LENGTH]) if cfg[w, KIND] == ROWS else to
     return gone, min(start, next_), start
+
+
+@compiled(f"void({V}, {V}, {V}, {V}, int64, int64, {M})", inline=False)
+def count_marks(ts: Any, sub: Any, every_ts: Any, every_sub: Any, gone: Any, window: Any, marks: Any) -> None:
+    """Writes a window's marks of arrivals at instants that ascend; `every` are its whole stream's.
+
+    `gone` is the last ordinal that left before all of them; below 1, none has.
+    """
+    i = 0
+    for n in range(len(ts)):
+        while i < len(every_ts) and (every_ts[i] < ts[n] or (every_ts[i] == ts[n] and every_sub[i] < sub[n])):
+            i += 1
+        j = i
+        while j < len(every_ts) and every_ts[j] == ts[n] and every_sub[j] == sub[n]:
+            j += 1
+        marks[n, 2 * window], marks[n, 2 * window + 1] = gone + i, gone + j
 
 
 @compiled(f"UniTuple(int64, 4)({V}, {M}, {V}, {V}, {V})")
@@ -447,20 +505,27 @@ def meet(
     return True
 
 
-_RUN = f"{V}, {M}, {M}, {I}, {V}, {I}, {V}, {V}, {V}"
+_RUN = f"{V}, {M}, {M}, {I}, {V}, {I}, {V}, {V}, {M}, {M}, {V}"
+
+
+@compiled(f"int64({M}, {V}, int64)")
+def next_id(cfg: Any, cursor: Any, lefts: Any) -> Any:
+    """The id of one of the next instant's arrivals, of which so many are on the left."""
+    return 2 * (cfg[0, FIRST] + cursor[LEFT]) if lefts else 2 * (cfg[1, FIRST] + cursor[RIGHT]) + 1
 
 
 @compiled(f"boolean({_RUN}, {J})", inline=False)
 def leave(
-    store: Any, cfg: Any, keys: Any, links: Any, table: Any, heads: Any, l_sub: Any, r_sub: Any, cursor: Any,
-    pairs: Any,
+    store: Any, cfg: Any, keys: Any, links: Any, table: Any, heads: Any, l_sub: Any, r_sub: Any,
+    l_marks: Any, r_marks: Any, cursor: Any, pairs: Any,
 ) -> Any:  # fmt: skip
     """Writes the pairs that leave at the next arrivals' instant; whether there was room for them."""
     before = cursor[WRITTEN]
     ts, sub, n, m = next_instant(store, cfg, l_sub, r_sub, cursor)
     l_next, r_next = cfg[0, NEXT], cfg[1, NEXT]
-    l_gone, l_stay, _ = leavers(store, cfg, 0, ts, sub, n, l_next)
-    r_gone, r_stay, _ = leavers(store, cfg, 1, ts, sub, m, r_next)
+    l_before, l_last, r_before, r_last = marks_of(cfg, l_marks, r_marks, next_id(cfg, cursor, n))
+    l_gone, l_stay, _ = leavers(store, cfg, 0, ts, sub, n, l_next, l_before, l_last)
+    r_gone, r_stay, _ = leavers(store, cfg, 1, ts, sub, m, r_next, r_before, r_last)
     at = ~(2 * cursor[LEFT] if n else 2 * cursor[RIGHT] + 1)
     fits = meet(
         store, cfg, keys, links, table, heads, cursor, 0, l_gone, l_stay, r_gone, r_next, at, pairs
@@ -474,15 +539,16 @@ def leave(
 
 @compiled(f"boolean({_RUN}, {J})", inline=False)
 def arrive(
-    store: Any, cfg: Any, keys: Any, links: Any, table: Any, heads: Any, l_sub: Any, r_sub: Any, cursor: Any,
-    pairs: Any,
+    store: Any, cfg: Any, keys: Any, links: Any, table: Any, heads: Any, l_sub: Any, r_sub: Any,
+    l_marks: Any, r_marks: Any, cursor: Any, pairs: Any,
 ) -> Any:  # fmt: skip
     """Writes the pairs that the next instant brings, whose arrivals are in their chains, and takes these."""
     before = cursor[WRITTEN]
     ts, sub, n, m = next_instant(store, cfg, l_sub, r_sub, cursor)
     l_next, r_next = cfg[0, NEXT], cfg[1, NEXT]
-    _, l_stay, l_start = leavers(store, cfg, 0, ts, sub, n, l_next)
-    _, _, r_start = leavers(store, cfg, 1, ts, sub, m, r_next)
+    l_before, l_last, r_before, r_last = marks_of(cfg, l_marks, r_marks, next_id(cfg, cursor, n))
+    _, l_stay, l_start = leavers(store, cfg, 0, ts, sub, n, l_next, l_before, l_last)
+    _, _, r_start = leavers(store, cfg, 1, ts, sub, m, r_next, r_before, r_last)
     fits = meet(
         store, cfg, keys, links, table, heads, cursor, 0, max(l_start, l_next), l_next + n,
         r_start, r_next + m, 2 * cursor[TAKEN], pairs,
@@ -509,6 +575,12 @@ def arrive(
 # ---------------------------------------------------------------- all of it
 
 
+@compiled(f"boolean({M}, int64)")
+def counts(cfg: Any, side: Any) -> Any:
+    """Whether only a window's own arrivals let rows go, or nothing does."""
+    return cfg[side, KIND] == ROWS or cfg[side, KIND] == UNBOUNDED
+
+
 @compiled(f"int64({J}, int64)")
 def lefts_of(work: Any, count: Any) -> Any:
     """How many of the block's first arrivals are on the left."""
@@ -518,8 +590,18 @@ def lefts_of(work: Any, count: Any) -> Any:
     return count - rights
 
 
-@compiled(f"int64({V}, {M}, {M}, {V}, {V}, {V}, {J})", inline=False)
-def plan(store: Any, cfg: Any, keys: Any, l_sub: Any, r_sub: Any, cursor: Any, work: Any) -> Any:
+@compiled(f"int64({V}, {M}, {M}, {V}, {V}, {M}, {M}, {V}, {J})", inline=False)
+def plan(
+    store: Any,
+    cfg: Any,
+    keys: Any,
+    l_sub: Any,
+    r_sub: Any,
+    l_marks: Any,
+    r_marks: Any,
+    cursor: Any,
+    work: Any,
+) -> Any:
     """The next block: its arrivals' ids and the least ids that they may meet. Its size; 0 if the next instant
     must be done by itself."""
     most = min(cursor[SIZE], work.shape[1])
@@ -533,11 +615,10 @@ def plan(store: Any, cfg: Any, keys: Any, l_sub: Any, r_sub: Any, cursor: Any, w
         if tied:
             free = before_ties(store, cfg, l_sub, r_sub, cursor, work, count)
             lefts = lefts_of(work, free)
-        timed = cfg[0, KIND] == RANGE or cfg[0, KIND] == NOW or cfg[1, KIND] == RANGE or cfg[1, KIND] == NOW
-        if timed:
-            free = hold(store, cfg, keys, l_sub, r_sub, work, free)
-        else:
+        if counts(cfg, 0) and counts(cfg, 1):
             free = hold_counts(store, cfg, work, free, lefts)
+        else:
+            free = hold(store, cfg, keys, l_sub, r_sub, l_marks, r_marks, work, free)
         cursor[SIZE] = min(2 * most, BLOCK) if free == count else max(min(2 * free, BLOCK), _SHORT)
         count = free
     else:
@@ -561,8 +642,8 @@ def take_block(cfg: Any, cursor: Any, work: Any, count: Any) -> None:
 
 @compiled(f"int64({_RUN}, {J}, {V}, {J}, {J})", inline=False)
 def match(
-    store: Any, cfg: Any, keys: Any, links: Any, table: Any, heads: Any, l_sub: Any, r_sub: Any, cursor: Any,
-    work: Any, words: Any, found: Any, pairs: Any,
+    store: Any, cfg: Any, keys: Any, links: Any, table: Any, heads: Any, l_sub: Any, r_sub: Any,
+    l_marks: Any, r_marks: Any, cursor: Any, work: Any, words: Any, found: Any, pairs: Any,
 ) -> Any:  # fmt: skip
     """Writes the pairs of the arrivals, whose rows are in `store`, in the order in which these come.
 
@@ -577,7 +658,7 @@ def match(
             cursor[WANTED] = min(left, work.shape[1])
             if cursor[USED] + cursor[WANTED] > most_keys(len(table) // 2):
                 return TABLE_FULL
-            count = plan(store, cfg, keys, l_sub, r_sub, cursor, work)
+            count = plan(store, cfg, keys, l_sub, r_sub, l_marks, r_marks, cursor, work)
             if count == 0:
                 cursor[PHASE] = _LEAVING
                 continue
@@ -595,13 +676,19 @@ def match(
             cursor[WANTED] = n + m
             if cursor[USED] + cursor[WANTED] > most_keys(len(table) // 2):
                 return TABLE_FULL
-            if not leave(store, cfg, keys, links, table, heads, l_sub, r_sub, cursor, pairs):
+            fits = leave(
+                store, cfg, keys, links, table, heads, l_sub, r_sub, l_marks, r_marks, cursor, pairs
+            )  # fmt: skip
+            if not fits:
                 return PAIRS_FULL
             for side in range(2):
                 end = cfg[side, NEXT] + (m if side else n)
                 cursor[USED] += enter_rows(store, cfg, keys, links, table, heads, side, cfg[side, NEXT], end)
             cursor[PHASE] = _ARRIVING
         else:
-            if not arrive(store, cfg, keys, links, table, heads, l_sub, r_sub, cursor, pairs):
+            fits = arrive(
+                store, cfg, keys, links, table, heads, l_sub, r_sub, l_marks, r_marks, cursor, pairs
+            )  # fmt: skip
+            if not fits:
                 return PAIRS_FULL
             cursor[PHASE] = _PLAIN

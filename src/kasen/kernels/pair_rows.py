@@ -21,6 +21,7 @@ import numpy as np
 
 from kasen.kernels.compiled import M, V, compiled
 from kasen.kernels.hashing import GOLDEN, mix
+from kasen.kernels.rings import COUNTED
 
 # The fields of `cfg`, which has a row for each side. What the window is, and the shape of its rows:
 KIND, LENGTH, WORDS, KEY_NULLS = range(4)
@@ -46,6 +47,12 @@ def row_place(cfg: Any, side: Any, number: Any) -> Any:
     return cfg[side, ROWS_AT] + number - cfg[side, BASE]
 
 
+@compiled(f"int64({V}, {M}, int64, int64)")
+def ordinal_of(store: Any, cfg: Any, side: Any, number: Any) -> Any:
+    """The ordinal of a row of a COUNTED window."""
+    return store[row_place(cfg, side, number) + cfg[side, ROOM]]
+
+
 @compiled(f"int64({V}, {M}, {M}, int64, int64)")
 def key_word(store: Any, cfg: Any, keys: Any, side: Any, number: Any) -> Any:
     """What stands for a row's key in the table: the key, or a hash of its parts if it has none or several."""
@@ -67,9 +74,9 @@ def has_key(store: Any, cfg: Any, side: Any, number: Any) -> Any:
 
 @compiled(f"boolean({V}, {M}, int64, int64, int64)")
 def same_row(store: Any, cfg: Any, side: Any, one: Any, other: Any) -> Any:
-    """Whether two rows of a side are equal."""
+    """Whether two rows of a side are equal; their ordinals never are."""
     a, b, room = row_place(cfg, side, one), row_place(cfg, side, other), cfg[side, ROOM]
-    w = 1
+    w = 2 if cfg[side, KIND] == COUNTED else 1
     while w <= cfg[side, WORDS] and store[a + w * room] == store[b + w * room]:
         w += 1
     return w > cfg[side, WORDS]

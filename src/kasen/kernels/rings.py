@@ -25,9 +25,10 @@ import numpy as np
 from kasen.kernels.compiled import M, V, compiled
 from kasen.kernels.hashing import GOLDEN, mix
 
-# The kinds of windows: the last LENGTH rows, those not older than LENGTH, those of this instant, all; and a
-# relation whose changes come from outside.
-ROWS, RANGE, NOW, UNBOUNDED, BAG = range(5)
+# The kinds of windows: the last LENGTH rows, those not older than LENGTH, those of this instant, all; a
+# relation whose changes come from outside; and, for PairJoin, the last LENGTH rows of a stream of which a
+# shard has only some, each with its ordinal as its first column.
+ROWS, RANGE, NOW, UNBOUNDED, BAG, COUNTED = range(6)
 
 # The fields of `cfg`. Set once: what the window is, and the shape of its rows.
 KIND, LENGTH, STRIDE, WORDS_AT, WORDS, FIRST_INDEX, INDEXES, KEY_NULLS, IN_STRIDE = range(9)

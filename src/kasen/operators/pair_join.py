@@ -32,6 +32,8 @@ _MANY_PAIRS = 1 << 20
 # So few arrivals are joined by one kernel.
 _FEW = 16
 
+NO_MARKS: I64 = np.empty((0, 4), np.int64)
+
 #: What is taken of each side at once.
 Pieces = tuple[Span, Span]
 
@@ -62,6 +64,8 @@ class PairJoin:
         # Two, because pairs may be written from one while the other is filled.
         self._pairs, self._other = np.empty((3, _PAIRS), np.int32), np.empty((3, _PAIRS), np.int32)
         self._few: I64 = np.empty((few.OUT_DATA + len(columns) + 1, _PAIRS), np.int64)
+        #: Of COUNTED windows, what each arrival of a call needs to know of the tuples on other shards.
+        self._marks = NO_MARKS, NO_MARKS
         #: How many pairs an arrival brought lately.
         self._yield = 1.0
 
@@ -89,7 +93,7 @@ class PairJoin:
         cursor[kernel.USED] = rows.used
         count = few.join_few(
             rows.store, rows.cfg, rows.keys, rows.links, rows.table, rows.heads,
-            left.ts, left.sub, left.data, right.ts, right.sub, right.data, cursor,
+            left.ts, left.sub, left.data, right.ts, right.sub, right.data, *self._marks, cursor,
             self._work, self._words, self._found, self._pairs, self._columns, self._few,
         )  # fmt: skip
         if count >= 0:
@@ -100,15 +104,15 @@ class PairJoin:
             return Batch(out[few.OUT_TS], out[few.OUT_SUB], ones(count), out[few.OUT_DATA :])
         if count == few.NO_ROOM:
             rows.receive((left, right), ((0, len(left)), (0, len(right))))
-            count = self._match(left.sub, right.sub)
+            count = self._match(left.sub, right.sub, *self._marks)
         else:
-            count = self._go_on(left.sub, right.sub)
+            count = self._go_on(left.sub, right.sub, *self._marks)
         return self._written(count, left.sub, right.sub) or self._nothing
 
     def _run_one(self, inputs: Sequence[Batch], spans: Pieces) -> Batch | None:
         self._rows.receive(inputs, spans)
         subs = inputs[0].sub, inputs[1].sub
-        return self._written(self._match(*subs), *subs)
+        return self._written(self._match(*subs, *self._marks), *subs)
 
     def _written(self, count: int, l_sub: I64, r_sub: I64) -> Batch | None:
         """The pairs just found."""
@@ -127,7 +131,7 @@ class PairJoin:
             for spans in pieces:
                 self._rows.receive(inputs, spans)
                 subs = _subs(inputs, spans)
-                self._writing(answer, self._match(*subs), *subs)()
+                self._writing(answer, self._match(*subs, *self._marks_of(spans)), *subs)()
         return answer.take()
 
     def _on_two_cores(self, answer: PairOutput, inputs: Sequence[Batch], pieces: Sequence[Pieces]) -> None:
@@ -150,23 +154,26 @@ class PairJoin:
                 write()  # noqa: B023, it is called before the loop goes on
                 return None if ahead is None else rows.place(inputs, ahead, spans)  # noqa: B023
 
-            placed, count = two_cores.both(there, partial(self._match, *subs))
+            placed, count = two_cores.both(there, partial(self._match, *subs, *self._marks_of(spans)))
             write = self._writing(answer, count, *subs)
         write()
 
-    def _match(self, l_sub: I64, r_sub: I64) -> int:
+    def _marks_of(self, spans: Pieces) -> list[I64]:
+        return [marks[begin:end] for marks, (begin, end) in zip(self._marks, spans, strict=True)]
+
+    def _match(self, l_sub: I64, r_sub: I64, l_marks: I64, r_marks: I64) -> int:
         """Finds the pairs of the arrivals received; returns how many."""
         cursor = self._cursor
         cursor[: kernel.PHASE] = 0
         cursor[kernel.CANCELS], cursor[kernel.USED] = 0, self._rows.used
-        return self._go_on(l_sub, r_sub)
+        return self._go_on(l_sub, r_sub, l_marks, r_marks)
 
-    def _go_on(self, l_sub: I64, r_sub: I64) -> int:
+    def _go_on(self, l_sub: I64, r_sub: I64, l_marks: I64, r_marks: I64) -> int:
         """Finds the pairs that have not been found."""
         rows, cursor = self._rows, self._cursor
         while status := kernel.match(
-            rows.store, rows.cfg, rows.keys, rows.links, rows.table, rows.heads, l_sub, r_sub, cursor,
-            self._work, self._words, self._found, self._pairs,
+            rows.store, rows.cfg, rows.keys, rows.links, rows.table, rows.heads, l_sub, r_sub, l_marks,
+            r_marks, cursor, self._work, self._words, self._found, self._pairs,
         ):  # fmt: skip
             if status == kernel.PAIRS_FULL:
                 self._pairs = _wider(self._pairs)

@@ -14,6 +14,7 @@ from kasen.operators.batch import I64, Batch, Bound
 
 #: What an input is seen through.
 ROWS, RANGE, NOW, UNBOUNDED, BAG = kernel.ROWS, kernel.RANGE, kernel.NOW, kernel.UNBOUNDED, kernel.BAG
+COUNTED = kernel.COUNTED
 
 _LEAST = 64
 # Words of a cache line: rings begin at one, so that short rows do not lie across two.

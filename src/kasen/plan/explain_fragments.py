@@ -7,9 +7,9 @@ from kasen.plan.explain import describe, show_window
 from kasen.plan.exprs import show
 from kasen.plan.fragments import Cut, Fragment
 from kasen.plan.logical import Filter, Node, Project, Scan
-from kasen.plan.lower import OrdinalRows, Pad, SlidingAggregate
+from kasen.plan.lower import CountedJoin, OrdinalRows, Pad, SlidingAggregate
 from kasen.plan.lower_joins import LeftJoined, MultiJoin, Numbered, Selected
-from kasen.plan.physical import Step
+from kasen.plan.split import Split
 from kasen.types import Type
 
 
@@ -19,7 +19,8 @@ def explain_fragments(cut: Cut) -> str:
     for fragment in cut.fragments:
         lines.append(f"  level {fragment.level}")
         lines += [f"    exchange {_exchange(cut, edge)}" for edge in fragment.inputs]
-        lines += [f"    {_step(cut, step)}" for step in _steps(cut, fragment)]
+        for node, split in _steps(cut, fragment):
+            lines.append(f"    {_describe(node, cut.plan.app.time)}   -- {split}")
     return "\n".join(lines) + "\n"
 
 
@@ -45,14 +46,15 @@ def _exchange(cut: Cut, edge: Exchange) -> str:
     return f"{what}: {_way(edge)}"
 
 
-def _steps(cut: Cut, fragment: Fragment) -> list[Step]:
-    """The steps of a level that remember something; the others go along with them."""
+def _steps(cut: Cut, fragment: Fragment) -> list[tuple[Node, Split | None]]:
+    """The steps of a level that remember something, and their splits; the others go along with them."""
     here = {step.node for step in fragment.first.steps}
+    joins: dict[Node, Node] = {each.join: each for each in here if isinstance(each, CountedJoin)}
     return [
-        step
+        (joins.get(step.node, step.node), cut.splits[step.id])
         for step in cut.plan.steps
         if not isinstance(step.node, Scan | Project | Filter | Pad | Numbered)
-        and (step.node in here or _is_counted(step.node, here))
+        and (step.node in here or step.node in joins or _is_counted(step.node, here))
     ]
 
 
@@ -64,11 +66,6 @@ def _is_counted(node: Node, here: set[Node]) -> bool:
     )
 
 
-def _step(cut: Cut, step: Step) -> str:
-    split = cut.splits[step.id]
-    return f"{_describe(step.node, cut.plan.app.time)}   -- {split}"
-
-
 def _describe(node: Node, time: Type) -> str:
     match node:
         case SlidingAggregate(window=window, keys=keys):
@@ -76,7 +73,10 @@ def _describe(node: Node, time: Type) -> str:
         case Pad():
             return "Pad with NULLs"
         case MultiJoin():
-            return _multi_join(node, time)
+            name = "ParallelMJoin" if node.parallel else "PairJoin" if node.is_pair else "MJoin"
+            return _multi_join(name, node, time)
+        case CountedJoin(join=join):
+            return _multi_join("PairJoin", join, time, node.counted)
         case LeftJoined(keys=keys, inputs=(left, right)):
             pairs = [f"{left.schema[a].name} = {right.schema[b].name}" for a, b in keys]
             return f"Root of a tree {' AND '.join(pairs)}"
@@ -85,10 +85,11 @@ def _describe(node: Node, time: Type) -> str:
     return describe(node, time)
 
 
-def _multi_join(node: MultiJoin, time: Type) -> str:
+def _multi_join(name: str, node: MultiJoin, time: Type, counted: tuple[int, ...] = ()) -> str:
     """The operator, its keys, and the windows that it holds; the rows of others come in and go."""
-    name = "ParallelMJoin" if node.parallel else "PairJoin" if node.is_pair else "MJoin"
     keys = [" = ".join(node.inputs[at].schema[c].name for at, c in each) for each in node.classes]
     parts = [*keys, *(show(residual) for residual in node.residuals)]
     windows = ["its rows" if window is None else show_window(window, time) for window in node.windows]
+    for at in counted:
+        windows[at] = f"{describe(node.inputs[at], time).removeprefix('Window ')} by ordinals"
     return f"{name} {' AND '.join(parts)} over {', '.join(windows)}"

@@ -14,7 +14,8 @@ from kasen.cql.expr import Column
 from kasen.plan import logical
 from kasen.plan.exchange import Exchange, Exchanges, To, is_loop
 from kasen.plan.logical import Node, Ref, Scan
-from kasen.plan.lower import OrdinalRows
+from kasen.plan.lower import CountedJoin, OrdinalRows
+from kasen.plan.lower_joins import MultiJoin
 from kasen.plan.physical import Plan, Step, plan_app
 from kasen.plan.split import Split, all_columns
 from kasen.types import BIGINT, Field, Schema
@@ -96,8 +97,9 @@ def cut_plan(
     live = _live(plan, found, edges)
     levels = {step: level for step, level in levels.items() if step in live}
     count = max([1, *levels.values()])
+    joins = _counted_joins(plan, edges)
     fragments = tuple(
-        _Level(plan, found, edges, levels, level, label).fragment() for level in range(1, count + 1)
+        _Level(plan, found, edges, levels, level, label, joins).fragment() for level in range(1, count + 1)
     )
     return Cut(plan, fragments, tuple(found.splits.get(step.id) for step in plan.steps), edges)
 
@@ -160,6 +162,28 @@ def _live(plan: Plan, found: Exchanges, edges: dict[tuple[int, int], Exchange]) 
     return live
 
 
+def _counted_joins(plan: Plan, edges: dict[tuple[int, int], Exchange]) -> dict[int, tuple[int, ...]]:
+    """The joins that can count by ordinals themselves; of each, which of its inputs are [ROWS] windows."""
+    found = {}
+    for step in plan.steps:
+        if not isinstance(step.node, MultiJoin) or not step.node.only_enters:
+            continue
+        counted = tuple(
+            at
+            for at, child in enumerate(step.inputs)
+            if (step.id, at) not in edges and _counts_each(plan, child, edges.get((child, 0)))
+        )
+        if counted and all(at in counted or held is not None for at, held in enumerate(step.node.windows)):
+            found[step.id] = counted
+    return found
+
+
+def _counts_each(plan: Plan, step: int, edge: Exchange | None) -> bool:
+    """Whether a step is a window whose tuples come with ordinals, and that moves with each of them."""
+    window = getattr(plan.steps[step].node, "window", None)
+    return edge is not None and edge.ordinals and isinstance(window, Rows) and window.slide == 1
+
+
 class _Level:
     """Builds the plans of one level."""
 
@@ -171,8 +195,14 @@ class _Level:
         levels: dict[int, int],
         level: int,
         label: Label,
+        joins: dict[int, tuple[int, ...]],
     ) -> None:
         self._plan = plan
+        self._joins = joins
+        readers = [(child, step.id, at) for step in plan.steps for at, child in enumerate(step.inputs)]
+        kept = {child for child, step, at in readers if at not in joins.get(step, ())}
+        #: Windows that nobody reads but joins that count for themselves.
+        self._spared = {child for child, *_ in readers} - kept - {step for _, step in plan.outputs}
         self._label = label
         self._found = found
         self._edges = {at: edge for at, edge in edges.items() if at[0] in levels}
@@ -213,7 +243,9 @@ class _Level:
             step
             for stage in self._plan.stages()
             for step in stage
-            if self._levels.get(step) == self._level and (first or not self._found.splits[step].why)
+            if self._levels.get(step) == self._level
+            and step not in self._spared
+            and (first or not self._found.splits[step].why)
         ]
         # Steps of a loop read one another, so their places are known before they are made.
         self._ids = {step: place for place, step in enumerate(here)}
@@ -233,21 +265,49 @@ class _Level:
 
     def _inputs(self, step: int) -> tuple[Node, tuple[int, ...]]:
         node = self._plan.steps[step].node
+        if step in self._joins:
+            return self._counted_join(step)
         if step not in self._found.bases:
             children = self._plan.steps[step].inputs
             inputs = tuple(self._input(step, position, child) for position, child in enumerate(children))
             return self._unordered(step, node), inputs
         assert isinstance(node, logical.WindowNode)
         edge = self._edges.get((step, 0))
-        counted = edge is not None and edge.ordinals
-        below = self._input(step, 0, self._found.bases[step])
-        for project in reversed(self._found.chains[step]):
-            below = self._again(self._plan.steps[project].node, below, counted=counted)
-        if not counted:
-            return node, (below,)
+        if edge is None or not edge.ordinals:
+            return node, (self._below(step, counted=False),)
         assert isinstance(node.window, Rows)
-        every = self._input(step, 1, self._found.bases[step])
-        return OrdinalRows(node.schema, node.window), (below, every)
+        return OrdinalRows(node.schema, node.window), (self._below(step, counted=True), self._every(step))
+
+    def _below(self, window: int, *, counted: bool) -> int:
+        """What a window reads that looks at the order of tuples."""
+        below = self._input(window, 0, self._found.bases[window])
+        for project in reversed(self._found.chains[window]):
+            below = self._again(self._plan.steps[project].node, below, counted=counted)
+        return below
+
+    def _every(self, window: int) -> int:
+        """The instants of all tuples of a window's stream."""
+        return self._input(window, 1, self._found.bases[window])
+
+    def _counted_join(self, step: int) -> tuple[Node, tuple[int, ...]]:
+        node, counted = self._plan.steps[step].node, self._joins[step]
+        assert isinstance(node, MultiJoin)
+        children = self._plan.steps[step].inputs
+        tuples = [
+            self._numbered(child) if at in counted else self._input(step, at, child)
+            for at, child in enumerate(children)
+        ]
+        every = [self._every(children[at]) for at in counted]
+        return CountedJoin(node.schema, node, counted), (*tuples, *every)
+
+    def _numbered(self, window: int) -> int:
+        """The tuples of a window with their ordinals as first column."""
+        (child,) = self._plan.steps[window].node.children
+        *columns, ordinal = all_columns(_counted(child.schema))
+        schema = Schema((Field(ORDINAL, BIGINT), *child.schema.fields))
+        return self._make(
+            logical.Project(schema, child, (ordinal, *columns)), (self._below(window, counted=True),)
+        )
 
     def _unordered(self, step: int, node: Node) -> Node:
         """An aggregate behind an exchange: rows of several shards do not leave as they entered."""

@@ -17,6 +17,7 @@ from kasen.operators.bag import Bag
 from kasen.operators.base import Operator
 from kasen.operators.batch import ORDER_INTEGER, check_width, orderings
 from kasen.operators.block_program import LateProgram
+from kasen.operators.counted_join import CountedPairJoin
 from kasen.operators.delay import Delay
 from kasen.operators.dictionary import Dictionary
 from kasen.operators.failures import Failures
@@ -89,6 +90,8 @@ def instantiate(node: Node, context: Context) -> Operator:
             return _aggregate(node, context)
         case lower.SlidingAggregate():
             return _sliding_aggregate(node, context)
+        case lower.CountedJoin():
+            return _counted_join(node)
         case lower.OrdinalRows(window=window):
             return OrdinalRows(columns, window.count, window.slide)
         case logical.Distinct():
@@ -166,6 +169,21 @@ def _multi_join(node: MultiJoin, context: Context) -> Operator:
     residuals = [compile_condition(each, context.dictionary, context.failures) for each in node.residuals]
     make = ParallelMJoin if node.parallel else MJoin
     return make(inputs, classes, node.columns, residuals, _MODES[node.deletions])
+
+
+def _counted_join(node: lower.CountedJoin) -> Operator:
+    join = node.join
+    inputs = []
+    for at, (child, window) in enumerate(zip(join.inputs, join.windows, strict=True)):
+        if at in node.counted:
+            assert isinstance(child, logical.WindowNode)
+            assert isinstance(child.window, bound.Rows)
+            inputs.append(Seen(len(child.schema) + 1, rings.COUNTED, child.window.count))
+        else:
+            inputs.append(_seen(child, window))
+    # Ordinals stand before the other columns.
+    classes = [{at: c + (at in node.counted) for at, c in each} for each in join.classes]
+    return CountedPairJoin(inputs, classes, [(at, c + (at in node.counted)) for at, c in join.columns])
 
 
 def _left_joined(node: lower_joins.LeftJoined, context: Context) -> Operator:

@@ -48,6 +48,22 @@ class OrdinalRows(Node):
     window: Rows
 
 
+@hashed_once
+class CountedJoin(Node):
+    """A join of two windows on a shard, some of which, `counted`, are [ROWS].
+
+    Reads the tuples of both sides, the counted ones with their ordinals as first column; and then, for each
+    of these, the instants of all tuples of its stream.
+    """
+
+    join: MultiJoin
+    counted: tuple[int, ...]
+
+    @property
+    def children(self) -> tuple[Node, ...]:
+        return self.join.inputs
+
+
 def lower(plan: Node, joins: str = "", *, shards: bool = False) -> Node:
     """The plan with every node in the form that `instantiate` knows. `joins` overrules the hints.
 

@@ -51,11 +51,16 @@ class MultiJoin(Node):
         return tuple(each for each in found if len(each) == len(self.inputs))
 
     @property
-    def is_pair(self) -> bool:
-        """Whether it is of two windows of which nothing that leaves is put out, by keys alone."""
-        if len(self.inputs) != 2 or self.parallel or self.residuals or None in self.windows:
+    def only_enters(self) -> bool:
+        """Whether it is of two inputs, by keys alone, and nothing that leaves is put out."""
+        if len(self.inputs) != 2 or self.parallel or self.residuals:
             return False
         return self.deletions is Deletions.NONE or self.insert_only
+
+    @property
+    def is_pair(self) -> bool:
+        """Whether PairJoin does it: it holds its windows."""
+        return self.only_enters and None not in self.windows
 
     @property
     def insert_only(self) -> bool:
@@ -144,20 +149,23 @@ def _shares_a_key(node: Joined) -> bool:
 
 def _runs_in_parallel(node: Joined, shards: bool) -> bool:
     """Parallel MJoin needs a key that all inputs share, and the windows inside the join."""
-    return _holds_all(node, shards) and _shares_a_key(node)
+    return _holds_all(node, shards=shards) and _shares_a_key(node)
 
 
 def _choose(node: Joined, shards: bool) -> str:
     """One operator that holds all windows itself; relations, and windows of another kind, in a chain."""
-    if not _holds_all(node, shards=False):
+    if not _holds_all(node):
         return JOIN_TREE
-    if len(node.inputs) == 2 and (node.deletions is not Deletions.NONE or not _holds_all(node, shards)):
+    if len(node.inputs) == 2 and node.deletions is not Deletions.NONE:
         # Two-way joins whose every change counts keep equal rows once, with their number.
+        return JOIN_TREE
+    if len(node.inputs) == 2 and node.residual is not None and not _holds_all(node, shards=shards):
+        # By keys alone, PairJoin counts rows by their ordinals; MJoin does not, and a chain is faster then.
         return JOIN_TREE
     return MJOIN
 
 
-def _holds_all(node: Joined, shards: bool) -> TypeGuard[logical.WindowJoin]:
+def _holds_all(node: Joined, *, shards: bool = False) -> TypeGuard[logical.WindowJoin]:
     """Whether one operator can hold all windows."""
     if isinstance(node, logical.InnerJoin):
         return False
