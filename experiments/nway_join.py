@@ -258,7 +258,7 @@ def simulated(streams: list[int]) -> list[list[float]]:
         turns = [
             kernel_costs(n, MJoin, mjoin_kernel, ["join"])
             + kernel_costs(n, ParallelMJoin, parallel_kernel, ["dispatch", "semi_join", "merge"])
-            for _ in "123"
+            for _ in range(8)
         ]
         alone, dispatch, probes, merge = (
             Cost(min(each.without for each in costs), min(each.having for each in costs))

@@ -67,7 +67,8 @@ class Graph:
         self._looped: set[int] = set()
         self._stale = False
         self._births: Births = {}
-        self._begun = False
+        #: Whether the first instant has come.
+        self.begun = False
         #: Why loops were stopped. The rest of the pipeline lives on.
         self.stopped: list[ResourceError] = []
         self._dead: set[int] = set()
@@ -243,8 +244,8 @@ class Graph:
 
     def begin(self, at: Bound) -> None:
         """The pipeline's first instant: rows that are always there appear now."""
-        if not self._begun:
-            self._begun = True
+        if not self.begun:
+            self.begun = True
             self.begin_steps(self.steps, at)
             self.share(self.steps, at)
             self._load_loops()
@@ -460,7 +461,7 @@ class Graph:
         return {step: each.snapshot() for step, each in enumerate(self._operators) if each is not None}
 
     def restore(self, states: Mapping[int, State], begun: bool, dead: Sequence[int] = ()) -> None:
-        self._begun = begun
+        self.begun = begun
         if dead:
             self._stop(set(dead))
             self.stopped.append(stopped_before(self._names, self._dead))
@@ -508,10 +509,6 @@ class Graph:
             if isinstance(operator, Delay):
                 operator.close()
         self._load_loops()
-
-    @property
-    def begun(self) -> bool:
-        return self._begun
 
     @property
     def operators(self) -> list[Operator | None]:

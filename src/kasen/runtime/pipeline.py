@@ -33,6 +33,7 @@ from kasen.runtime.retained import RetainedStreams
 
 #: How long an unbounded chain of windows may go on expiring after the end of the input.
 _MOST_FLUSHES = 20_000
+_ALWAYS = 2**63 - 1
 
 
 @dataclass(slots=True)
@@ -136,7 +137,7 @@ class Pipeline:
     @property
     def frontier(self) -> int:
         """Every row with a time below this is known, on all inputs."""
-        least = 2**63 - 1
+        least = _ALWAYS
         for feed in self._feeds.values():  # this is asked at every push
             frontier = feed.frontier
             if frontier < least:
@@ -208,7 +209,9 @@ class Pipeline:
 
         Epochs are cut between different times only, so one time's rows run together however many they are.
         """
-        goal = self._end_of_input() + 1 if self.ended else self.frontier
+        goal = self.frontier
+        if goal == _ALWAYS and self.ended:
+            goal = self._end_of_input() + 1
         change = self._due(goal)
         upto = goal if change is None or change.at is None else change.at
         if most is not None and self.ready() > most:
