@@ -117,6 +117,16 @@ def test_many_arrivals_at_instants_of_their_own_and_together() -> None:
         check(seed, windows, (8_000, 6_000, 300), restart=False)
 
 
+def test_long_calls_in_pieces_on_two_cores() -> None:
+    random = np.random.default_rng(5)
+    windows = [(rings.ROWS, 2000), (rings.RANGE, 1 << 30)]
+    streams = [in_order(stream(random, 100_000, 1 << 40, 30_000)) for _ in (0, 1)]
+    whole = PairJoin([Seen(2, *window) for window in windows], [{0: 0, 1: 0}], COLUMNS)
+    expected = entered([whole.process(streams, Bound(1 << 40))])
+    assert len(expected) > 1000
+    assert entered(on_shards(streams, windows, 2, [1 << 40], restart=False)) == expected
+
+
 def test_a_tuple_that_others_of_its_instant_push_out_meets_nobody() -> None:
     """ROWS 1: of the tuples 1 and 2, of one instant, the shard has 1, which is out when 2 is there."""
     join = CountedPairJoin(

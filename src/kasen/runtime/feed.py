@@ -155,7 +155,8 @@ class Feed:
         """Punctuation: no row with a time below `ts` will come any more."""
         if ts > self._advanced:
             self._advanced = ts
-            self._move_to(ts)
+            if ts > self.frontier:
+                self.frontier = ts
 
     def end(self) -> None:
         self.ended = True
