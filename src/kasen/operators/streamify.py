@@ -40,11 +40,12 @@ class Inserted(Stateless):
     def process(self, inputs: Sequence[Batch], upto: Bound) -> Batch:
         del upto
         batch = inputs[0]
-        if not len(batch):
+        count = len(batch)
+        if not count:
             return batch
         if not self._netted:
             batch = net(batch)
-        count = len(batch)
+            count = len(batch)
         if self._sign > 0 and are_ones(batch.diff):
             if count <= _FEW:
                 return self._order.sort(batch)
@@ -52,7 +53,7 @@ class Inserted(Stateless):
                 return batch
         elif count <= _FEW and (only := self._only(batch)) is not None:
             return only
-        rows = np.empty(len(batch), np.int64)
+        rows = np.empty(count, np.int64)
         rows = rows[: signed(batch.diff, self._sign, rows)]
         if len(rows) > 1:
             rows = self._order.sorted(batch, rows)
