@@ -42,7 +42,7 @@ class ShardedPipeline(Pipeline):
         self._epoch = 0
 
     def _fresh(self) -> dict[tuple[int, int], Shard]:
-        later = [generation for generation, _ in self.remote.generations if generation.number]
+        later = [generation for generation, *_ in self.remote.generations if generation.number]
         return {
             (level, shard): Shard(self._fragments, level, shard, self._count, later)
             for level in range(1, self.remote.levels + 1)
@@ -56,7 +56,7 @@ class ShardedPipeline(Pipeline):
 
     def _announce(self) -> None:
         """The queries that are to come are known from now on, wherever tuples go."""
-        later = [generation for generation, _ in self.remote.generations if generation.number]
+        later = [generation for generation, *_ in self.remote.generations if generation.number]
         self._scatter = Scatter(self.remote.generations, self._count, self.dictionary)
         for level in range(1, self.remote.levels + 1):
             for shard in range(self._count):
@@ -119,7 +119,7 @@ class ShardedPipeline(Pipeline):
         return max((each for each in found if each is not None), default=None)
 
     def _run(self, orders: Orders) -> list[Answer]:
-        known = {each.answer(one.name): one for each, _ in self.remote.generations for one in each.queries}
+        known = {each.answer(one.name): one for each, *_ in self.remote.generations for one in each.queries}
         gathered = Gathered(known, self.dictionary)
         splices = orders.splices
         orders = Orders.of(orders.arrays())

@@ -93,6 +93,7 @@ def test_random_changes_on_shards_agree_with_the_oracle(seed: int) -> None:
 def test_many_random_changes_are_made_on_shards() -> None:
     made = [each for seed in range(1000, 1012) for each in check(accepted(changing_app(Random(seed))))]
     assert made.count("register") >= 8, made
+    assert made.count("replace") >= 3, made
 
 
 @pytest.mark.soak

@@ -52,7 +52,7 @@ class DurablePipeline(ShardedPipeline):
             self._ledger.begin()
             self._ledger.write_orders(epoch, packed)
             self._received = {key: dict(value) for key, value in waiting.items()}
-            known = {one.answer(q.name): q for one, _ in self.remote.generations for q in one.queries}
+            known = {one.answer(q.name): q for one, *_ in self.remote.generations for q in one.queries}
             gathered = Gathered(known, self.dictionary)
             if self._attempt(epoch, packed, gathered):
                 break
@@ -86,10 +86,10 @@ class DurablePipeline(ShardedPipeline):
             large=200,
             later=tuple(
                 (each.number, cloudpickle.dumps(each))  # type: ignore[no-untyped-call]
-                for each, _ in self.remote.generations
+                for each, *_ in self.remote.generations
                 if each.number
             ),
-            live=tuple((each.number, live) for each, live in self.remote.generations),
+            live=tuple((each.number, live, moved) for each, live, moved in self.remote.generations),
         )
         reports = []
         answers: list[tuple[str, bytes]] = []

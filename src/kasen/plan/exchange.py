@@ -70,7 +70,7 @@ class Exchange:
     def way(self) -> str:
         """How its rows go, whatever their source."""
         marks = ("o" if self.ordinals else "") + ("i" if self.instants else "")
-        keys = ",".join(repr(rebuild(key, _nameless)) for key in self.keys)
+        keys = ",".join(repr(rebuild(key, nameless)) for key in self.keys)
         return f"{marks} {self.to.name} {keys} @{self.level}"
 
 
@@ -78,9 +78,10 @@ class Exchange:
 class Exchanges:
     """`edges` has for each step and input the exchange by which it comes, None if the shard has it already.
 
-    `splits` begins with those of steps that lie on shards already, queries of older plans.
+    Both begin with what is settled: steps that are on shards already, of older plans.
     `chains` has, for windows that look at the order of tuples, the steps between them and `bases`: these run
-    above the exchange, because an exchange keeps the order of whole tuples only.
+    above the exchange, because an exchange keeps the order of whole tuples only. `wants` has what readers ask
+    of chains over inputs.
     """
 
     plan: Plan
@@ -88,7 +89,7 @@ class Exchanges:
     edges: dict[tuple[int, int], Exchange | None] = field(default_factory=dict)
     chains: dict[int, tuple[int, ...]] = field(default_factory=dict)
     bases: dict[int, int] = field(default_factory=dict)
-    _wants: dict[int, Need] = field(default_factory=dict)
+    wants: dict[int, Need] = field(default_factory=dict)
     #: For each step of a loop, how the loop is sharded.
     _loops: dict[int, LoopSharding] = field(default_factory=dict)
 
@@ -105,6 +106,9 @@ class Exchanges:
                 self._place_loop(stage)
             elif not self._is_scan(stage[0]) and stage[0] not in self.splits:
                 self._place(stage[0])
+            elif stage[0] in self.splits and _looks_at_order(self._node(stage[0])):
+                *chain, self.bases[stage[0]] = self._chain(stage[0])
+                self.chains[stage[0]] = tuple(chain)
         return self
 
     def _node(self, step: int) -> Node:
@@ -155,13 +159,13 @@ class Exchanges:
         if step in self._loops:
             needs = [self._loop_need(step, position) for position in range(len(children))]
         elif self._flexible(step):
-            mine = self._wants.get(step, Need())
+            mine = self.wants.get(step, Need())
             needs = [mine if mine.by is None else Need(below(node, mine.by))]
         else:
             needs = need(node)
         for child, each in zip(children, needs, strict=True):
             if (each.by or each.why) and self._flexible(child):
-                self._wants.setdefault(child, each)
+                self.wants.setdefault(child, each)
 
     # ------------------------------------------------------------ where each step's rows lie
 
@@ -183,7 +187,7 @@ class Exchanges:
 
     def _place_over_scan(self, step: int, scan: int) -> None:
         """The first step above an input: the rows come split as the steps above want them."""
-        wanted = self._wants.get(step, Need())
+        wanted = self.wants.get(step, Need())
         edge = self._scan_edge(
             scan, wanted if wanted.by is None else Need(below(self._node(step), wanted.by))
         )
@@ -213,7 +217,7 @@ class Exchanges:
             keys = need(node)[0].by
             wanted = Need(keys)
         elif self._is_counted(step):
-            wanted = self._wants.get(step, Need())
+            wanted = self.wants.get(step, Need())
             if wanted.by is None and not wanted.why:
                 wanted = Need(all_columns(node.schema))
         else:
@@ -367,7 +371,7 @@ class Exchanges:
         return self._arriving(edge, "its input is")
 
 
-def _nameless(part: Expr) -> Expr:
+def nameless(part: Expr) -> Expr:
     """Columns are the same whatever they are called."""
     return replace(part, name="") if isinstance(part, Column) else part
 

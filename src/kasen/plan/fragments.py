@@ -13,20 +13,20 @@ from kasen.cql.bound import App, Rows
 from kasen.cql.expr import Column
 from kasen.plan import logical
 from kasen.plan.exchange import Exchange, Exchanges, To, is_loop
-from kasen.plan.logical import Node, Ref, Scan
+from kasen.plan.logical import Node, Scan
 from kasen.plan.lower import CountedJoin, OrdinalRows
 from kasen.plan.lower_joins import MultiJoin
 from kasen.plan.physical import Plan, Step, plan_app
-from kasen.plan.split import Split, all_columns
+from kasen.plan.split import Need, Split, all_columns
 from kasen.types import BIGINT, Field, Schema
 
 ORDINAL = "#ordinal"
 
-#: Gives an exchange the name that it has among other plans. Told first: the step and input that it is for.
-Label = Callable[[tuple[int, int] | None, Exchange], Exchange]
+#: Gives an exchange the name that it has among those of other plans.
+Label = Callable[[Exchange], Exchange]
 
 
-def _unlabelled(_: tuple[int, int] | None, edge: Exchange) -> Exchange:
+def _unlabelled(edge: Exchange) -> Exchange:
     return edge
 
 
@@ -83,17 +83,31 @@ def plan_shards(app: App, joins: str = "") -> Plan:
     return plan_app(app, joins, shards=True)
 
 
-def cut_plan(
-    plan: Plan, label: Label = _unlabelled, older: Mapping[str, tuple[int, Split]] | None = None
-) -> Cut:
-    """The fragments of a plan that was made for shards.
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """Where a step is already: its level, how its rows lie, and by which exchanges its inputs come."""
 
-    `older` has, for queries of other plans that steps of this one read, at which level and how they lie.
+    level: int
+    split: Split
+    edges: tuple[Exchange | None, ...] = ()
+
+
+def cut_plan(
+    plan: Plan,
+    label: Label = _unlabelled,
+    pins: Mapping[int, Pin] | None = None,
+    wants: Mapping[int, Need] | None = None,
+) -> Cut:
+    """The fragments of a plan that was made for shards. `pins` are steps that are on shards already.
+
+    Steps of `wants` are to lie in a certain way, if that is free.
     """
-    refs = {step.id: (older or {})[step.node.name] for step in plan.steps if isinstance(step.node, Ref)}
-    found = Exchanges(plan, {step: split for step, (_, split) in refs.items()}).find()
-    levels = _levels(found, {step: level for step, (level, _) in refs.items()})
-    edges = {at: label(at, edge) for at, edge in _with_levels(found, levels).items()}
+    pins = pins or {}
+    settled = {(step, at): edge for step, pin in pins.items() for at, edge in enumerate(pin.edges)}
+    splits = {step: pin.split for step, pin in pins.items()}
+    found = Exchanges(plan, splits, dict(settled), wants=dict(wants or {})).find()
+    levels = _levels(found, {step: pin.level for step, pin in pins.items()})
+    edges = {at: label(edge) for at, edge in _with_levels(found, levels).items()}
     live = _live(plan, found, edges)
     levels = {step: level for step, level in levels.items() if step in live}
     count = max([1, *levels.values()])
@@ -112,7 +126,7 @@ def _levels(found: Exchanges, given: Mapping[int, int]) -> dict[int, int]:
         child = edge.source if edge is not None else found.inputs(step)[position]
         inputs.setdefault(step, []).append((child, edge is not None))
     for stage in plan.stages():
-        if isinstance(plan.steps[stage[0]].node, Scan | Ref):
+        if isinstance(plan.steps[stage[0]].node, Scan) or stage[0] in given:
             continue
         reads = [each for step in stage for each in inputs.get(step, []) if each[0] in levels]
         level = max([1, *(levels[child] + moved for child, moved in reads)])
@@ -222,7 +236,7 @@ class _Level:
                 outputs[name] = step
                 if step not in self._levels:
                     columns = all_columns(self._plan.steps[step].node.schema)
-                    roots[step] = self._label(None, Exchange(step, To.KEY, columns))
+                    roots[step] = self._label(Exchange(step, To.KEY, columns))
         inputs = {edge for at, edge in self._edges.items() if self._levels[at[0]] == self._level}
         splits = self._found.splits
         first, others = self._build(outputs, roots, first=True), self._build(outputs, roots, first=False)

@@ -7,26 +7,42 @@ names in all generations; everything else is a generation's own.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from kasen.cql.bound import App, RegisteredQuery, StreamKind
 from kasen.errors import QueryError
-from kasen.operators.base import Holder
-from kasen.operators.dictionary import Dictionary
-from kasen.operators.failures import Failures
 from kasen.plan.changes import LiveCatalog
-from kasen.plan.exchange import Exchange
-from kasen.plan.fragments import Cut, Fragment, cut_plan
-from kasen.plan.instantiate import Context, instantiate
-from kasen.plan.logical import Node, Ref, Scan, Streamify, Touches, WindowNode, walk
+from kasen.plan.exchange import Exchange, nameless
+from kasen.plan.exprs import rebuild
+from kasen.plan.fragments import Cut, Fragment, Pin, cut_plan
+from kasen.plan.keep import are_alike, carried, kept_leaves, kept_steps
+from kasen.plan.logical import Node, Project, Ref, Scan, Streamify, walk
 from kasen.plan.physical import Plan, plan_query, share
-from kasen.plan.split import Split, all_columns
+from kasen.plan.split import Need, Split, all_columns
 
-_TOGETHER = (
-    "register both in one change, put a window on the stream that it reads, or run it with --place driver"
-)
+
+
+_IN_DRIVER = "or run it with --place driver"
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """What becomes of the query that a generation's only one replaces.
+
+    `kept` steps of the plan go on with their state; `carried` ones, these among them, are the same as
+    before. Those of `pins` are where they were; the answer is to lie as the old one did, `split`, if it can.
+    Along `primes`, exchanges, new steps are told what there was.
+    """
+
+    number: int
+    name: str
+    kept: frozenset[int]
+    carried: frozenset[int]
+    pins: Mapping[int, Pin]
+    split: Split
+    primes: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,6 +53,7 @@ class Generation:
     cut: Cut
     #: The older queries that it reads, in lower case, each with its generation's number and its name.
     reads: Mapping[str, tuple[int, str]] = field(default_factory=dict)
+    replaces: Replacement | None = None
 
     @property
     def queries(self) -> tuple[RegisteredQuery, ...]:
@@ -78,65 +95,134 @@ class Use:
     inputs: frozenset[str] = frozenset()
 
 
+@dataclass(frozen=True, slots=True)
+class Older:
+    """The queries that are there when others come: the catalog, and where each is, by name in lower case."""
+
+    catalog: LiveCatalog
+    where: Mapping[str, tuple[Generation, str]]
+    #: The cut of generation 0, whose exchanges have no names of their own.
+    first: Cut
+
+
 def later(
     number: int,
     app: App,
-    queries: Iterable[RegisteredQuery],
-    catalog: LiveCatalog,
-    first: Cut,
-    older: Mapping[str, tuple[Generation, str]],
+    queries: Sequence[RegisteredQuery],
+    names: LiveCatalog,
+    older: Older,
+    replaces: Replacement | None = None,
 ) -> Generation:
-    """The generation of queries that come together, which `catalog` knows. `first` is generation 0's cut.
+    """The generation of queries that come together; `names` knows them, and all that they read.
 
-    `older` are the queries that are there then, in lower case, each with its generation and its name.
+    `replaces` is what `replacing` has found out before.
     """
-    queries = tuple(queries)
-    looped = {one.name for one in queries if catalog.in_loop(one.name)}
-    plans = {one.name: plan_query(one, catalog, in_loop=one.name in looped, shards=True) for one in queries}
+    looped = {one.name for one in queries if names.in_loop(one.name)}
+    plans = {one.name: plan_query(one, names, in_loop=one.name in looped, shards=True) for one in queries}
     loops = (tuple(sorted(looped)),) if looped else ()
-    plan = share(replace(app, queries=queries, loops=loops, changes=(), prepared=()), plans)
-    known = {_way(first.plan, edge): edge.name for edge in first.scanned if _is_common(first.plan, edge)}
+    plan = share(replace(app, queries=tuple(queries), loops=loops, changes=(), prepared=()), plans)
+    return _cut(number, plan, older, replaces)
 
-    def label(_: tuple[int, int] | None, edge: Exchange) -> Exchange:
-        if not _is_common(plan, edge):
-            return replace(edge, alias=f"#{number}|{edge.source}{edge.way}")
-        way = _way(plan, edge)
-        return replace(edge, alias=known.get(way, way))
 
-    refs = [step.node.name for step in plan.steps if isinstance(step.node, Ref)]
-    read = {name: older[name.lower()] for name in refs}
-    lying = {name: each.lies(exact) for name, (each, exact) in read.items()}
+def replacing(number: int, app: App, query: RegisteredQuery, names: LiveCatalog, older: Older) -> Generation:
+    """The generation of a query that replaces one. QueryError if what it keeps would lie elsewhere."""
+    old, name = older.where[query.name.lower()]
+    if names.in_loop(query.name) or older.catalog.in_loop(name):
+        raise QueryError(
+            f"{name} is in a loop, and cannot be replaced on executors",
+            remedy="DROP and REGISTER the loop, or run it with --place driver",
+        )
+    leaves = kept_leaves(plan_query(old.query(name), older.catalog), plan_query(query, names))
+    was = old.cut.plan.steps[old.root(name)].node
+    new = plan_query(query, names, shards=True)
+    if not are_alike(was, new, leaves):
+        raise lies_elsewhere(name)
+    kept = kept_steps(was, new, leaves)
+    same = carried(new, set(walk(was)), kept)
+    plan = share(replace(app, queries=(query,), loops=(), changes=(), prepared=()), {query.name: new})
+    ids = {step.node: step.id for step in plan.steps}
+    found = Replacement(
+        old.number,
+        name,
+        frozenset(ids[node] for node in kept if node in ids),
+        frozenset(ids[node] for node in same if node in ids),
+        _pins(old, plan, {node: ids[node] for node in same if node in ids}),
+        old.lies(name)[1],
+    )
+    cut = _cut(number, plan, older, found).cut
+    primes = {
+        edge.name
+        for (step, _), edge in cut.edges.items()
+        if step not in found.kept
+        and not isinstance(source := plan.steps[edge.source].node, Scan)
+        and not source.is_stream
+        and not edge.instants
+    }
+    return _cut(number, plan, older, replace(found, primes=frozenset(primes)))
+
+
+def _pins(old: Generation, plan: Plan, same: Mapping[Node, int]) -> dict[int, Pin]:
+    """Steps that go on stay where they are, with the exchanges that they have."""
+    ids = {step.node: step.id for step in plan.steps}
+    levels = {step: each.level for each in old.cut.fragments for step in each.steps[0]}
+    pins: dict[int, Pin] = {}
+    for step in old.cut.plan.steps:
+        split = old.cut.splits[step.id]
+        if step.node not in same or split is None or isinstance(step.node, Ref):
+            continue
+        # A window that a join has in itself comes to it by exchanges of its own.
+        edge = old.cut.edges.get((step.id, 0))
+        level = levels.get(step.id, edge.level if edge is not None else 0)
+        if not level:
+            continue
+        inputs = plan.steps[same[step.node]].inputs
+        last = max((at for where, at in old.cut.edges if where == step.id), default=0)
+        edges: list[Exchange | None] = []
+        for at in range(max(len(inputs), last + 1)):
+            edge = old.cut.edges.get((step.id, at))
+            if edge is not None:
+                is_read = at < len(inputs) and isinstance(plan.steps[inputs[at]].node, Ref)
+                source = inputs[at] if is_read else ids[old.cut.plan.steps[edge.source].node]
+                edge = replace(edge, source=source, alias=edge.name)
+            edges.append(edge)
+        pins[same[step.node]] = Pin(level, split, tuple(edges))
+    return pins
+
+
+def lies_elsewhere(name: str) -> QueryError:
+    fault = f"{name} cannot be replaced on executors: what it keeps lies on shards otherwise for the new text"
+    return QueryError(fault, remedy=f"DROP QUERY {name}, and register it in a second change; {_IN_DRIVER}")
+
+
+def _cut(number: int, plan: Plan, older: Older, replaces: Replacement | None) -> Generation:
+    first = older.first
+    common = {_way(first.plan, edge): edge.name for edge in first.scanned if _is_common(first.plan, edge)}
+
+    def label(edge: Exchange) -> Exchange:
+        if _is_common(plan, edge):
+            way = _way(plan, edge)
+            return replace(edge, alias=common.get(way, way))
+        return edge if edge.alias else replace(edge, alias=f"#{number}|{edge.source}{edge.way}")
+
+    refs = {step.id: step.node.name for step in plan.steps if isinstance(step.node, Ref)}
+    read = {name: older.where[name.lower()] for name in refs.values()}
+    pins = {step: Pin(*read[name][0].lies(read[name][1])) for step, name in refs.items()}
+    wants: dict[int, Need] = {}
+    if replaces is not None:
+        pins |= replaces.pins
+        wants[plan.outputs[0][1]] = Need(replaces.split.keys, why=replaces.split.why)
     reads = {name.lower(): (each.number, exact) for name, (each, exact) in read.items()}
-    return Generation(number, cut_plan(plan, label, lying), reads)
+    return Generation(number, cut_plan(plan, label, pins, wants), reads, replaces)
 
 
-def keeps_contents(generations: Mapping[int, Generation], number: int, name: str) -> None:
-    """Refuses to tell what a relation query holds, if its shards cannot say it by themselves."""
-    generation = generations[number]
-    level = generation.lies(name)[0]
-    fragment = generation.cut.fragments[level - 1]
-    inner = {edge.name for edge in fragment.inputs if not _is_outside(generation.cut.plan, edge)}
-
-    def visit(plan: Plan, step: int) -> None:
-        node = plan.steps[step].node
-        match node:
-            case Scan(name=edge) if edge in inner and not node.is_stream:
-                fault = f"the rows of {name} are made of such as come from other shards, and are kept nowhere"
-                raise QueryError(f"{fault}: no query can begin over it on executors", remedy=_TOGETHER)
-            case Scan() | Streamify() | Touches():
-                return
-            case Ref(name=read):
-                keeps_contents(generations, *generation.reads[read.lower()])
-                return
-        if node.is_stream or is_holder(node):
-            return
-        if isinstance(node, WindowNode) or any(child.is_stream for child in node.children):
-            fault = f"the rows so far of {name} are kept nowhere, and a query that begins over it needs them"
-            raise QueryError(f"{fault} on executors", remedy=_TOGETHER)
-        for source in plan.steps[step].inputs:
-            visit(plan, source)
-
-    visit(fragment.first, dict(fragment.first.outputs)[name])
+def lies_alike(one: Generation, other: Generation, name: str) -> bool:
+    """Whether the answers of a query lie on shards in the same way in two generations."""
+    (level, split), (other_level, other_split) = one.lies(name), other.lies(name)
+    ways, other_ways = (
+        [repr([rebuild(key, nameless) for key in way]) for way in each.ways] for each in (split, other_split)
+    )
+    same = ways == other_ways and split.everywhere == other_split.everywhere
+    return level == other_level and same and bool(split.why) == bool(other_split.why)
 
 
 def check_whole(one: RegisteredQuery, plan: Plan) -> None:
@@ -153,15 +239,6 @@ def check_whole(one: RegisteredQuery, plan: Plan) -> None:
                 raise QueryError(fault, remedy=remedy)
 
 
-def is_holder(node: Node) -> bool:
-    """Whether a step's operator can tell what its relation holds."""
-    return isinstance(instantiate(node, Context(Dictionary(), Failures())), Holder)
-
-
-def _is_outside(plan: Plan, edge: Exchange) -> bool:
-    return isinstance(plan.steps[edge.source].node, Scan)
-
-
 def _is_common(plan: Plan, edge: Exchange) -> bool:
     """Whether an exchange is the same for all generations: tuples of a stream from outside, unnumbered."""
     node = plan.steps[edge.source].node
@@ -175,21 +252,20 @@ def _way(plan: Plan, edge: Exchange) -> str:
 
 
 @lru_cache(maxsize=4096)
-def _use(generation: Generation, live: frozenset[str]) -> tuple[Use, ...]:
+def _use(generation: Generation, live: frozenset[str], moved: frozenset[str]) -> tuple[Use, ...]:
     found: list[Use] = []
     read: frozenset[str] = frozenset()  # exchanges that later levels receive
     for each in reversed(generation.cut.fragments):
         names = {edge.name for edge in each.outputs}
+        plans = (each.first, each.others)
         outputs = frozenset(
-            name
-            for plan in (each.first, each.others)
-            for name, _ in plan.outputs
-            if name in (read if name in names else live)
+            name for plan in plans for name, _ in plan.outputs if name in (read if name in names else live)
         )
+        made = {name for name in outputs if name not in names or carries(generation, name) not in moved}
         inputs = frozenset(
             node.name
-            for plan in (each.first, each.others)
-            for step in steps_of(plan, outputs)
+            for plan in plans
+            for step in steps_of(plan, made, moved)
             if isinstance(node := plan.steps[step].node, Scan)
         )
         found.append(Use(outputs, inputs))
@@ -197,13 +273,16 @@ def _use(generation: Generation, live: frozenset[str]) -> tuple[Use, ...]:
     return tuple(reversed(found))
 
 
-def use(generation: Generation, live: Collection[str], level: int) -> Use:
-    """What is needed at a level for those queries of a generation that are still there."""
-    found = _use(generation, frozenset(live))
+def use(generation: Generation, live: Collection[str], level: int, moved: Collection[str] = ()) -> Use:
+    """What is needed at a level for those queries of a generation that are still there.
+
+    `moved` are queries of the generation, in lower case, that were replaced: others read the new ones.
+    """
+    found = _use(generation, frozenset(live), frozenset(moved))
     return found[level - 1] if level <= len(found) else Use()
 
 
-def steps_of(plan: Plan, outputs: Collection[str]) -> set[int]:
+def steps_of(plan: Plan, outputs: Collection[str], moved: Collection[str] = ()) -> set[int]:
     """The steps of a fragment's plan from which these outputs are made."""
     todo = [step for name, step in plan.outputs if name in outputs]
     found: set[int] = set()
@@ -211,5 +290,48 @@ def steps_of(plan: Plan, outputs: Collection[str]) -> set[int]:
         step = todo.pop()
         if step not in found:
             found.add(step)
-            todo += plan.steps[step].inputs
+            inputs = enumerate(plan.steps[step].inputs)
+            todo += [source for at, source in inputs if read_by(plan, step, at) not in moved]
     return found
+
+
+def read_by(plan: Plan, step: int, position: int) -> str:
+    """The query of the same plan that a step reads as its input there, in lower case; empty if none."""
+    children = plan.steps[step].node.children
+    source = plan.steps[plan.steps[step].inputs[position]].node
+    child = children[position] if position < len(children) else None
+    return child.name.lower() if isinstance(child, Ref) and not isinstance(source, Ref | Scan) else ""
+
+
+@lru_cache(maxsize=4096)
+def _carried_queries(generation: Generation) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    plan = generation.cut.plan
+    for (step, _), edge in generation.cut.edges.items():
+        source = plan.steps[edge.source].node
+        if isinstance(source, Ref | Scan):
+            continue
+        node: Node | None = plan.steps[step].node
+        while node is not None and not isinstance(node, Ref):
+            node = next((each for each in node.children if _leads_to(plan, each, edge.source)), None)
+        found.setdefault(edge.name, set()).add(node.name.lower() if isinstance(node, Ref) else "")
+    return found
+
+
+def _leads_to(plan: Plan, node: Node, step: int) -> bool:
+    """Whether a node reads a step by a query's name, through projections at most."""
+    while isinstance(node, Project):
+        node = node.child
+    return isinstance(node, Ref) and plan.steps[step].node == plan.behind(node)
+
+
+def carries(generation: Generation, exchange: str) -> str:
+    """The query of the generation whose answers go along an exchange to its readers, if these are all."""
+    found = _carried_queries(generation).get(exchange, set())
+    return next(iter(found)) if len(found) == 1 else ""
+
+
+def carries_more(generation: Generation, exchange: str, name: str) -> bool:
+    """Whether an exchange has readers of a query, and others."""
+    found = _carried_queries(generation).get(exchange, set())
+    return name in found and len(found) > 1

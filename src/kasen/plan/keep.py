@@ -83,8 +83,15 @@ def _is_made_within(node: Node) -> bool:
 
 
 def kept_leaves(old: Node, new: Node) -> frozenset[Leaf]:
+    """The windows that both plans remember by the same steps, if these go on: a join does only as a whole."""
     before, after = _remembering(old), _remembering(new)
-    return frozenset(leaf for leaf, nodes in after.items() if before.get(leaf) == nodes)
+    leaves = frozenset(leaf for leaf, nodes in after.items() if before.get(leaf) == nodes)
+    while True:
+        kept = kept_steps(old, new, leaves)
+        found = frozenset(leaf for leaf in leaves if after[leaf] <= kept)
+        if found == leaves:
+            return leaves
+        leaves = found
 
 
 def are_alike(old: Node, new: Node, leaves: frozenset[Leaf]) -> bool:

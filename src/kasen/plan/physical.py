@@ -62,6 +62,11 @@ class Plan:
     def has_step(self, node: Node) -> bool:
         return any(step.node == node for step in self.steps)
 
+    def behind(self, ref: Ref) -> Node:
+        """The node that a query's answers come from; itself, if the query is not of this plan."""
+        found = {name.lower(): step for name, step in self.outputs}.get(ref.name.lower())
+        return ref if found is None else self.steps[found].node
+
     def stages(self) -> list[tuple[int, ...]]:
         """The steps in an order in which inputs come first; the steps of a loop are one stage."""
         return stages_of([step.node for step in self.steps], [step.inputs for step in self.steps])

@@ -47,10 +47,14 @@ class Contents:
         if isinstance(node, WindowNode):
             fault = f"the rows so far of {_source(node)} are kept nowhere, and this change would need them"
             raise QueryError(fault, remedy=_REMEDY)
-        if any(child.is_stream for child in node.children):
+        below = self._graph.inputs(step)
+        # A join on a shard may have windows in itself: then it is not what they hold that it reads.
+        if any(child.is_stream for child in node.children) or any(
+            self._graph.node(source).is_stream for source in below
+        ):
             fault = f"what {type(operator).__name__} holds cannot be told, and this change would need it"
             raise QueryError(fault, remedy=_REMEDY)
-        inputs = [self.of(source) for source in self._graph.inputs(step)]
+        inputs = [self.of(source) for source in below]
         return self.above(node, inputs)
 
     def table(self, name: str) -> Batch:

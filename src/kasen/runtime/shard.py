@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from kasen.errors import ResourceError
+from kasen.errors import QueryError, ResourceError
 from kasen.operators.base import State
 from kasen.operators.batch import I64, Batch, Bound, Columns, concat, empty, matrix, ones, orderings
 from kasen.operators.dictionary import Dictionary
@@ -19,14 +19,24 @@ from kasen.operators.net import net
 from kasen.operators.value_order import ValueOrder
 from kasen.plan.exchange import Exchange, To
 from kasen.plan.fragments import Cut, Fragment, travelling
-from kasen.plan.generations import Generation, Use, steps_of, use
+from kasen.plan.generations import (
+    Generation,
+    Use,
+    carries,
+    carries_more,
+    lies_alike,
+    lies_elsewhere,
+    read_by,
+    steps_of,
+    use,
+)
 from kasen.plan.instantiate import Context
 from kasen.plan.keep import is_stateless
-from kasen.plan.logical import Node, Ref, Scan
+from kasen.plan.logical import Delay, Node, Ref, Scan, Streamify
 from kasen.plan.lower import is_net
 from kasen.plan.physical import Plan
 from kasen.runtime.clock import Orders, Splice
-from kasen.runtime.contents import Contents, at
+from kasen.runtime.contents import Contents, at, bag, difference
 from kasen.runtime.graph import Graph, below
 from kasen.runtime.shipment import CHANGE, Keys, Shipper, pack_changes, unpack_changes
 
@@ -36,6 +46,8 @@ _PIECE = 1 << 17
 PLACED = ("position",)
 #: Where a step of a loop reads one that is still to be placed.
 _UNKNOWN = -1
+#: Before an exchange's name: what its source held before a change, for steps that are new.
+_BEFORE = "="
 
 #: What a step is, and the steps that it reads.
 _Key = tuple[Node, tuple[int, ...]]
@@ -53,8 +65,8 @@ class Sent:
 class _Part:
     """What a generation does here: its fragment, the steps that it has in the graph, and for which queries.
 
-    `steps` has the graph's step for each of the fragment's; it is empty until the generation comes. `counts`
-    are the tuples that streams had before: ROWS windows count from there.
+    `steps` has the graph's step for each of the fragment's; it is empty until the generation comes. `reads`
+    tells where the older queries are that it reads, which may be replaced.
     """
 
     generation: Generation
@@ -66,10 +78,29 @@ class _Part:
     has_come: bool = False
     since: int | None = None
     steps: dict[int, int] = field(default_factory=dict)
-    counts: dict[str, int] = field(default_factory=dict)
+    reads: dict[str, tuple[int, str]] = field(default_factory=dict)
+
+    @property
+    def outputs(self) -> dict[str, int]:
+        return dict(self.plan.outputs)
+
+    @property
+    def moved(self) -> frozenset[str]:
+        """Its own queries that were replaced: those that read them read the new ones."""
+        return frozenset(self.reads.keys() - self.generation.reads.keys())
 
     def use(self, level: int) -> Use:
-        return use(self.generation, self.live, level)
+        return use(self.generation, self.live, level, self.moved)
+
+
+@dataclass(slots=True)
+class _Said:
+    """What is put out at a change besides what the graph does: by output; along exchanges to new steps there,
+    of what was before; and of what queries go over from and to."""
+
+    outputs: dict[str, Batch] = field(default_factory=dict)
+    before: list[tuple[Exchange, Shipper, Batch]] = field(default_factory=list)
+    told: list[tuple[str, Shipper, Batch]] = field(default_factory=list)
 
 
 class Shard:
@@ -93,8 +124,8 @@ class Shard:
         self._splicing: Splice | None = None
         self._contents = Contents(self._graph, context, self._table)
         self._parts: dict[int, _Part] = {}
-        #: Every exchange that comes here, by name: with its source, and the part that it is for.
-        self._sources: dict[str, tuple[Exchange, Node, _Part]] = {}
+        #: Every exchange that comes here, by name, with its source.
+        self._sources: dict[str, tuple[Exchange, Node]] = {}
         self._held: dict[str, _Held] = {}
         self._shippers: dict[str, Shipper] = {}
         self._orders: dict[str, ValueOrder] = {}
@@ -104,6 +135,11 @@ class Shard:
         self._keys_of: dict[int, _Key] = {}
         #: The generations that have a step.
         self._users: dict[int, set[int]] = {}
+        #: How many tuples a stream had before the queries came that number them, by exchange.
+        self._counts: dict[str, int] = {}
+        #: What relations held before the change that replaces them, by generation and name.
+        self._initial: dict[tuple[int, str], Batch] = {}
+        self._known: dict[int, Generation] = {}
         self._has_changed = False
         self._gone: set[int] = set()
         self.announce([Generation(0, cut), *generations])
@@ -124,6 +160,8 @@ class Shard:
     def announce(self, generations: Iterable[Generation]) -> None:
         """Queries will come: from now on the tuples that they need are kept."""
         for each in generations:
+            if each.number not in self._gone:
+                self._known[each.number] = each
             fragment = each.fragment(self._level)
             if each.number in self._parts or each.number in self._gone or fragment is None:
                 continue
@@ -146,19 +184,19 @@ class Shard:
                 if name not in names
             ]
             live = frozenset(query.name for query in each.queries)
-            part = _Part(each, fragment, plan, live, outgoing, answers)
+            part = _Part(each, fragment, plan, live, outgoing, answers, reads=dict(each.reads))
             self._parts[each.number] = part
             for edge in fragment.inputs:
-                self._open(edge, nodes[edge.source], part)
+                self._open(edge, nodes[edge.source])
             for edge in (*fragment.inputs, *fragment.outputs):
                 if edge.to is To.KEY and edge.name not in self._keys:
-                    self._keys[edge.name] = Keys(edge.keys, self.dictionary)
+                    self._keys[edge.name] = self._keys[_BEFORE + edge.name] = Keys(edge.keys, self.dictionary)
 
-    def _open(self, edge: Exchange, node: Node, part: _Part) -> None:
+    def _open(self, edge: Exchange, node: Node) -> None:
         """What it takes to read one of the exchanges that come here."""
         if edge.name in self._sources:
             return
-        self._sources[edge.name] = (edge, node, part)
+        self._sources[edge.name] = (edge, node)
         if not isinstance(node, Scan):
             schema = travelling(node.schema, edge)
             self._shippers[edge.name] = Shipper(schema, self.dictionary, CHANGE)
@@ -179,6 +217,7 @@ class Shard:
         sources = {name: self._source(*each, orders, received) for name, each in self._sources.items()}
         begin = orders.begin
         said: list[dict[str, Batch]] = []
+        asides: list[_Said] = []
         for splice in orders.splices:
             if begin is not None and splice.begun:
                 self._graph.begin(begin)
@@ -188,45 +227,60 @@ class Shard:
                 said.append(self._graph.run(before, Bound(splice.at)))
             # What is not there yet sees nothing of what was before it.
             sources = {name: _since(batch, splice.at) for name, batch in sources.items()}
-            said.append(self._splice(splice, sources))
+            asides.append(self._splice(splice, sources, received))
+            said.append(asides[-1].outputs)
         if begin is not None:
             self._graph.begin(begin)
         if self._graph.begun:
             said.append(self._graph.run(sources, orders.upto))
         sent = self._sent(said)
+        for aside in asides:
+            for edge, shipper, batch in aside.before:
+                self._send(replace(edge, alias=_BEFORE + edge.name), shipper, batch, sent)
+            sent.answers += [(name, pack_changes(shipper, batch)) for name, shipper, batch in aside.told]
         if orders.splices:
             self._gone |= {number for number, part in self._parts.items() if number and not part.live}
             self._parts = {number: part for number, part in self._parts.items() if number not in self._gone}
+            self._known = {number: each for number, each in self._known.items() if number not in self._gone}
         return sent
 
     def _sent(self, said: list[dict[str, Batch]]) -> Sent:
         sent = Sent()
+        seen: set[str] = set()  # a query that was replaced goes on with exchanges of the old one
         for part in self._parts.values():
-            everywhere = part.fragment.everywhere
             for edge, shipper in part.outgoing:
-                # Of what every shard has, the first one's is sent; but what stays on its shard, by each.
-                if edge.to is To.SAME or not (edge.name in everywhere and self._shard):
+                if edge.name not in seen and (edge.to is To.SAME or self._speaks(part, edge.name)):
                     self._send(edge, shipper, _all(said, edge.name), sent)
+                seen.add(edge.name)
             for answer, name, shipper, nets in part.answers:
                 batch = _all(said, answer)
-                if batch is not None and len(batch) and not (name in everywhere and self._shard):
+                if batch is not None and len(batch) and self._speaks(part, name):
                     for piece in _pieces(net(batch) if nets else batch):
                         sent.answers.append((answer, pack_changes(shipper, piece)))
         return sent
 
+    def _speaks(self, part: _Part, name: str) -> bool:
+        """Of what every shard has, the first one's counts."""
+        return not (name in part.fragment.everywhere and self._shard)
+
     # ------------------------------------------------------------ queries that come and go
 
-    def _splice(self, splice: Splice, sources: dict[str, Batch]) -> dict[str, Batch]:
-        """A change takes effect, between two instants. What relations hold then enters among the sources.
-
-        Returns what is put out besides.
-        """
+    def _splice(
+        self, splice: Splice, sources: dict[str, Batch], received: Mapping[str, Sequence[bytes]]
+    ) -> _Said:
+        """A change takes effect, between two instants. What relations hold then enters among the sources."""
         self._graph.save_loops()
         self._splicing = splice
-        said: dict[str, Batch] = {}
+        self._initial = {}
+        said = _Said()
         for number in splice.comes:
-            if number in self._parts:
-                self._come(self._parts[number], splice, sources, said)
+            generation = self._known[number]
+            was = self._was(generation, said) if splice.begun and generation.replaces else None
+            part = self._parts.get(number)
+            if part is not None:
+                self._come(part, sources, received, said)
+            if generation.replaces is not None:
+                self._move_readers(generation, was, said)
         for number, name in splice.goes:
             part = self._parts.get(number)
             if part is not None and name in part.live:
@@ -236,27 +290,42 @@ class Shard:
         self._has_changed = True
         return said
 
-    def _come(self, part: _Part, splice: Splice, sources: dict[str, Batch], said: dict[str, Batch]) -> None:
-        part.has_come, part.counts, part.since = True, splice.counts, splice.at
+    def _come(
+        self,
+        part: _Part,
+        sources: dict[str, Batch],
+        received: Mapping[str, Sequence[bytes]],
+        said: _Said,
+    ) -> None:
+        splice = self._splicing
+        assert splice is not None
+        part.has_come, part.since = True, splice.at
+        needed = self._needed(part)
         held = {
-            step.id: self._holds(part, step.node, splice)
+            step.id: at(self._holds(part, step.node), Bound(splice.at))
             for step in part.plan.steps
-            if splice.begun and isinstance(step.node, Ref) and not step.node.is_stream
+            if splice.begun and step.id in needed and isinstance(step.node, Ref) and not step.node.is_stream
         }
-        fresh = [step for stage in part.plan.stages() for step in self._place(part, stage)]
+        stages = [stage for stage in part.plan.stages() if needed.issuperset(stage)]
+        fresh = [step for stage in stages for step in self._place(part, stage)]
         self._name_outputs(part)
         self._graph.settle()
         if not splice.begun:
             return
+        is_new = {node.name for step in fresh if isinstance(node := self._graph.node(step), Scan)}
         for edge in part.fragment.inputs:
             node = self._sources[edge.name][1]
-            if not isinstance(node, Scan):
-                continue
-            if node.relation and node.name in splice.contents:
+            if isinstance(node, Scan) and edge.ordinals and edge.name in is_new:
+                self._counts[edge.name] = splice.counts.get(node.name, 0)
+                sources[edge.name] = _recounted(sources[edge.name], self._counts[edge.name])
+        if part.generation.replaces is not None:
+            self._go_over(part, fresh, received, said)
+            return
+        for edge in part.fragment.inputs:
+            node = self._sources[edge.name][1]
+            if isinstance(node, Scan) and node.relation and node.name in splice.contents:
                 holds = self._of_relation(edge, node, splice.contents[node.name])
                 sources[edge.name] = concat((holds, sources[edge.name]), holds.columns)
-            elif edge.ordinals:
-                sources[edge.name] = _recounted(sources[edge.name], part.counts.get(node.name, 0))
         self._enter(part, held, said)
         if not self._graph.begun:
             self._graph.begin(Bound(splice.at))
@@ -264,33 +333,155 @@ class Shard:
         self._graph.begin_steps(fresh, Bound(splice.at))
         self._graph.share(fresh, Bound(splice.at))
 
-    def _enter(self, part: _Part, held: dict[int, Batch], said: dict[str, Batch]) -> None:
-        """What older queries hold enters the steps that read them, here and elsewhere."""
+    def _enter(self, part: _Part, held: dict[int, Batch], said: _Said) -> None:
+        """What older queries hold, or how they change, enters what reads them, here and elsewhere."""
         for step in part.plan.steps:
             for position, source in enumerate(step.inputs):
-                if source in held:
+                if source in held and step.id in part.steps:
                     self._graph.bear(part.steps[step.id], position, held[source])
-        said |= {name: held[step] for name, step in part.plan.outputs if step in held}
+        said.outputs |= {name: held[step] for name, step in part.plan.outputs if step in held}
 
-    def _holds(self, part: _Part, ref: Ref, splice: Splice) -> Batch:
-        """What an older relation query holds, as insertions at the change, unless they come by themselves."""
-        older, _ = part.generation.reads[ref.name.lower()]
-        if self._parts[older].since == splice.at:
+    def _holds(self, part: _Part, ref: Ref) -> Batch:
+        """What an older relation query holds at the change, as far as it will not come by itself."""
+        number, name = part.reads[ref.name.lower()]
+        if (number, name) in self._initial:
+            return self._initial[number, name]
+        assert self._splicing is not None
+        if self._parts[number].since == self._splicing.at:
             return empty(len(ref.schema))
-        return at(self._contents.of(self._root(part, ref)), Bound(splice.at))
+        return self._contents.of(self._root(part, ref))
 
     def _root(self, part: _Part, ref: Ref) -> int:
         """The step of an older query."""
-        older, name = part.generation.reads[ref.name.lower()]
-        found = self._parts[older]
-        return found.steps[dict(found.plan.outputs)[name]]
+        number, name = part.reads[ref.name.lower()]
+        found = self._parts[number]
+        return found.steps[found.outputs[name]]
+
+    # ------------------------------------------------------------ queries that are replaced
+
+    def _was(self, generation: Generation, said: _Said) -> Batch | None:
+        """What a relation held that is replaced, if it is here; its answer goes over from there."""
+        assert generation.replaces is not None
+        assert self._splicing is not None
+        number, name = generation.replaces.number, generation.replaces.name
+        old, new = self._parts.get(number), generation.queries[0]
+        if old is None or name not in old.outputs:
+            return None
+        was = old.generation.query(name)
+        if was.is_stream or new.is_stream or was.schema.types != new.schema.types:
+            return None
+        holds = self._contents.of(old.steps[old.outputs[name]])
+        if self._speaks(old, name):
+            gone = at(Batch(holds.ts, holds.sub, -holds.diff, holds.data), Bound(self._splicing.at))
+            said.told.append((generation.answer(new.name), self._shipper(old, name), gone))
+        return holds
+
+    def _shipper(self, part: _Part, name: str) -> Shipper:
+        return next(shipper for _, query, shipper, _ in part.answers if query == name)
+
+    def _go_over(
+        self, part: _Part, fresh: list[int], received: Mapping[str, Sequence[bytes]], said: _Said
+    ) -> None:
+        """A query goes on: its new steps take in what was before, in silence, and its answer goes over."""
+        splice, generation = self._splicing, part.generation
+        assert splice is not None
+        assert generation.replaces is not None
+        if not self._graph.begun:
+            self._graph.begin(Bound(splice.at - 1))
+        before = _Before(self, part, set(fresh), splice, received)
+        remembering = [
+            step
+            for stage in part.plan.stages()
+            for step in stage
+            if part.steps.get(step) in before.fresh and not is_stateless(part.plan.steps[step].node)
+        ]
+        for step in remembering:
+            before.holds(step)
+        query = generation.queries[0]
+        if query.name in part.outputs and not query.is_stream:
+            initial = bag(before.holds(part.outputs[query.name]))
+            self._initial[generation.number, query.name] = initial
+            if self._speaks(part, query.name):
+                told = at(initial, Bound(splice.at))
+                said.told.append((generation.answer(query.name), self._shipper(part, query.name), told))
+        for edge, shipper in part.outgoing:
+            if edge.name in generation.replaces.primes and (
+                edge.to is To.SAME or self._speaks(part, edge.name)
+            ):
+                said.before.append((edge, shipper, before.holds(part.outputs[edge.name])))
+        self._graph.share([part.steps[step] for step in remembering], None)
+
+    def _move_readers(self, generation: Generation, was: Batch | None, said: _Said) -> None:
+        """Whoever read the query that is replaced reads the new one, and sees it go over."""
+        assert generation.replaces is not None
+        assert self._splicing is not None
+        old, new = (generation.replaces.number, generation.replaces.name), generation.queries[0]
+        part, there = self._parts.get(generation.number), (generation.number, new.name)
+        if not lies_alike(self._known[old[0]], generation, new.name):
+            return
+        change: Batch | None = None
+        if was is not None:
+            change = difference(self._initial[there], was, Bound(self._splicing.at))
+        for number, reader in self._parts.items():
+            names = [name for name, where in reader.reads.items() if where == old]
+            if number == old[0]:
+                names.append(old[1].lower())
+            for name in names:
+                reader.reads[name] = there
+                if part is not None and new.name in part.outputs and reader.has_come:
+                    self._move_reader(reader, name, part.steps[part.outputs[new.name]], change, said)
+            if names and reader.has_come:
+                self._name_outputs(reader)
+
+    def _move_reader(self, reader: _Part, name: str, root: int, change: Batch | None, said: _Said) -> None:
+        for step in reader.plan.steps:
+            if isinstance(step.node, Ref) and step.node.name.lower() == name and step.id in reader.steps:
+                reader.steps[step.id] = root
+                if change is not None:
+                    self._enter(reader, {step.id: change}, said)
+        for step in reader.plan.steps:
+            place = reader.steps.get(step.id)
+            if place is None or isinstance(step.node, Ref):
+                continue
+            inputs = self._reads(reader, step.id)
+            if inputs == self._graph.inputs(place):
+                continue
+            if place in self._keys_of:
+                del self._shared[self._keys_of.pop(place)]
+            self._graph.point(place, inputs)
+            for position in range(len(inputs)):
+                if change is not None and read_by(reader.plan, step.id, position) == name:
+                    self._graph.bear(place, position, change)
+        for edge, _ in reader.outgoing:
+            if carries_more(reader.generation, edge.name, name):
+                raise lies_elsewhere(name)
+            if change is not None and carries(reader.generation, edge.name) == name:
+                said.outputs[edge.name] = change
+
+    def _reads(self, part: _Part, step: int) -> tuple[int, ...]:
+        """The graph's steps that one of a part's reads."""
+        return tuple(
+            self._replacing(part, name)
+            if (name := read_by(part.plan, step, position)) in part.moved
+            else part.steps.get(source, _UNKNOWN)
+            for position, source in enumerate(part.plan.steps[step].inputs)
+        )
+
+    def _replacing(self, part: _Part, name: str) -> int:
+        """The step of the query that has replaced one of a part's own."""
+        number, exact = part.reads[name]
+        found = self._parts[number]
+        return found.steps[found.outputs[exact]]
 
     def _table(self, name: str) -> Batch:
         """What an outside relation holds of this shard's rows, now that a change takes effect."""
         assert self._splicing is not None
-        edge, node, _ = self._sources.get(name, (None, None, None))
+        edge, node = self._sources.get(name, (None, None))
         if edge is not None and isinstance(node, Scan) and node.name in self._splicing.contents:
             return self._of_relation(edge, node, self._splicing.contents[node.name])
+        if node is not None and not isinstance(node, Scan):
+            fault = "this change would need rows that came from other shards, and are kept nowhere"
+            raise QueryError(fault, remedy="DROP and REGISTER the queries together, or give --place driver")
         step = self._graph.scan(name)
         assert step is not None
         return empty(len(self._graph.node(step).schema))
@@ -298,14 +489,21 @@ class Shard:
     def _place(self, part: _Part, stage: tuple[int, ...]) -> list[int]:
         """The steps of a stage: those that are there already, or new ones, which are returned."""
         fresh: list[int] = []
+        replaces = part.generation.replaces
+        old = self._parts.get(replaces.number) if replaces is not None else None
+        origins = part.fragment.origins(self._shard)
         for step in stage:
-            node, inputs = part.plan.steps[step].node, part.plan.steps[step].inputs
+            node = part.plan.steps[step].node
             if isinstance(node, Ref):
                 part.steps[step] = self._root(part, node)
                 continue
-            reads = tuple(part.steps.get(source, _UNKNOWN) for source in inputs)
+            reads = self._reads(part, step)
             is_shared = len(stage) == 1 and self._can_share(node, reads)
             found = self._shared.get((node, reads)) if is_shared else None
+            if found is None and replaces is not None:
+                found = self._carried(part, step, reads, old) if old is not None else None
+                if found is None and step < len(origins) and origins[step] in replaces.kept:
+                    raise lies_elsewhere(replaces.name)
             if found is None:
                 found = self._graph.add(node, reads)
                 fresh.append(found)
@@ -314,9 +512,20 @@ class Shard:
             part.steps[step] = found
             self._users.setdefault(found, set()).add(part.generation.number)
         for step in stage if len(stage) > 1 or stage[0] in part.plan.steps[stage[0]].inputs else ():
-            reads = tuple(part.steps[source] for source in part.plan.steps[step].inputs)
-            self._graph.point(part.steps[step], reads)
+            self._graph.point(part.steps[step], self._reads(part, step))
         return fresh
+
+    def _carried(self, part: _Part, step: int, reads: tuple[int, ...], old: _Part) -> int | None:
+        """The step of the query that is replaced that goes on as a step of the new one, if any."""
+        assert part.generation.replaces is not None
+        origins = part.fragment.origins(self._shard)
+        if step < len(origins) and origins[step] not in part.generation.replaces.carried:
+            return None
+        node = part.plan.steps[step].node
+        for place in old.steps.values():
+            if self._graph.node(place) == node and self._graph.inputs(place) == reads:
+                return place
+        return None
 
     def _can_share(self, node: Node, inputs: tuple[int, ...]) -> bool:
         """Whether a step remembers nothing, and neither does what it reads, down to a stream from outside."""
@@ -334,15 +543,32 @@ class Shard:
         exchanges = {edge.name for edge in part.fragment.outputs}
         for name, step in part.plan.outputs:
             key = name if name in exchanges else part.generation.answer(name)
-            if name in needed:
+            moved = carries(part.generation, name) if name in exchanges else ""
+            if name in needed and moved and moved in part.moved:
+                self._graph.outputs[key] = self._replacing(part, moved)
+            elif name in needed:
                 self._graph.outputs[key] = part.steps[step]
-            else:
+            elif not any(
+                name in each.use(self._level).outputs
+                for each in self._parts.values()
+                if each.has_come and each is not part and name in exchanges
+            ):
                 self._graph.outputs.pop(key, None)
+
+    def _needed(self, part: _Part) -> set[int]:
+        """The steps of a part that somebody reads on this shard, or whose answers are wanted."""
+        exchanges = {edge.name for edge in part.fragment.outputs}
+        made = {
+            name
+            for name in part.use(self._level).outputs
+            if name not in exchanges or carries(part.generation, name) not in part.moved
+        }
+        return steps_of(part.plan, made, part.moved)
 
     def _prune(self, part: _Part) -> None:
         """Frees what only queries had that went."""
         self._name_outputs(part)
-        needed = steps_of(part.plan, part.use(self._level).outputs)
+        needed = self._needed(part)
         number = part.generation.number
         for step in [each for each in part.steps if each not in needed]:
             place = part.steps.pop(step)
@@ -365,7 +591,6 @@ class Shard:
         self,
         edge: Exchange,
         node: Node,
-        part: _Part,
         orders: Orders,
         received: Mapping[str, Sequence[bytes]],
     ) -> Batch:
@@ -385,7 +610,7 @@ class Shard:
         held = self._held[edge.name]
         held.add(received.get(edge.name, ()), orders.runs.get(node.name))
         batch = held.release(orders, node.name, ordinals=edge.ordinals)
-        return _recounted(batch, part.counts.get(node.name, 0)) if edge.ordinals else batch
+        return _recounted(batch, self._counts.get(edge.name, 0)) if edge.ordinals else batch
 
     def _relation(self, edge: Exchange, node: Scan, orders: Orders) -> Batch:
         """An outside relation's changes: every shard gets all of them and takes its own."""
@@ -443,7 +668,8 @@ class Shard:
             **{f"step.{step}": each for step, each in self._graph.snapshot().items()},
         }
         if self._has_changed:
-            state["live"] = {"json": np.frombuffer(json.dumps(self._saved()).encode(), np.uint8)}
+            saved = {"parts": self._saved(), "counts": self._counts}
+            state["live"] = {"json": np.frombuffer(json.dumps(saved).encode(), np.uint8)}
         return state
 
     def restore(self, state: dict[str, State]) -> None:
@@ -459,36 +685,42 @@ class Shard:
         self._graph.restore(steps, bool(begun))
 
     def _saved(self) -> list[dict[str, Any]]:
-        """The generations that have come, with the numbers of their steps."""
+        """The generations, and the numbers that their steps have in the graph."""
         return [
             {
                 "generation": number,
+                "come": part.has_come,
                 "live": sorted(part.live),
                 "steps": list(part.steps.items()),
-                "counts": part.counts,
+                "reads": part.reads,
                 "since": part.since,
             }
             for number, part in self._parts.items()
-            if part.has_come
         ]
 
-    def _rebuild(self, saved: list[dict[str, Any]]) -> None:
+    def _rebuild(self, state: dict[str, Any]) -> None:
         """The generations as they were when a state was saved."""
         self._has_changed = True
+        self._counts, saved = state["counts"], state["parts"]
         placed: dict[int, tuple[Node, tuple[int, ...]]] = {}
         self._users, self._shared, self._keys_of = {}, {}, {}
+        # Some may be forgotten by now, which will not come any more.
+        saved = [one for one in saved if one["generation"] in self._parts]
         for one in saved:
             part = self._parts[one["generation"]]
-            part.has_come, part.live, part.counts = True, frozenset(one["live"]), one["counts"]
-            part.since, part.steps = one["since"], dict(one["steps"])
+            part.has_come, part.live, part.since = one["come"], frozenset(one["live"]), one["since"]
+            part.steps = dict(one["steps"])
+            part.reads = {name: (number, exact) for name, (number, exact) in one["reads"].items()}
             for step, place in part.steps.items():
-                node, inputs = part.plan.steps[step].node, part.plan.steps[step].inputs
-                if isinstance(node, Ref):
+                if isinstance(part.plan.steps[step].node, Ref):
                     continue
-                placed[place] = (node, tuple(part.steps[source] for source in inputs))
                 self._users.setdefault(place, set()).add(part.generation.number)
+        for part in self._parts.values():
+            for step, place in part.steps.items():
+                if not isinstance(part.plan.steps[step].node, Ref):
+                    placed[place] = (part.plan.steps[step].node, self._reads(part, step))
         self._graph.rebuild(placed)
-        for number in (one["generation"] for one in saved):
+        for number in (one["generation"] for one in saved if one["come"]):
             part = self._parts[number]
             self._name_outputs(part)
             for stage in part.plan.stages():
@@ -500,6 +732,60 @@ class Shard:
                             self._share((node, reads), part.steps[step])
             self._prune(part)
         self._graph.settle()
+
+
+class _Before:
+    """What a query that goes on sees at its steps before the change. Its new steps take that in."""
+
+    def __init__(
+        self,
+        shard: Shard,
+        part: _Part,
+        fresh: set[int],
+        splice: Splice,
+        received: Mapping[str, Sequence[bytes]],
+    ) -> None:
+        self.fresh = fresh
+        self._shard = shard
+        self._part = part
+        self._start, self._end = Bound(splice.at - 1), Bound(splice.at)
+        self._received = received
+        self._held: dict[int, Batch] = {}
+
+    def holds(self, step: int) -> Batch:
+        """Windows of its own that remember nothing are empty, also if other queries have the same ones."""
+        if step not in self._held:
+            self._held[step] = self._computed(step)
+        return self._held[step]
+
+    def _computed(self, step: int) -> Batch:
+        node, graph = self._part.plan.steps[step].node, self._shard._graph
+        nothing = empty(len(node.schema))
+        if isinstance(node, Ref):
+            return nothing if node.is_stream else at(self._shard._holds(self._part, node), self._start)
+        if isinstance(node, Scan):
+            return nothing if node.is_stream else at(self._scanned(node), self._start)
+        place = self._part.steps[step]
+        remembers = not is_stateless(node)
+        if remembers and place not in self.fresh:
+            return nothing if node.is_stream else at(self._shard._contents.of(place), self._start)
+        if isinstance(node, Delay):
+            return nothing  # what was on its way before the change is never delivered
+        inputs = [self.holds(source) for source in self._part.plan.steps[step].inputs]
+        if remembers:
+            graph.begin_steps([place], self._start)
+        changes = graph.operator(place).process(inputs, self._end)
+        # A stream within a query that goes on does not tell again what its relation held before.
+        return nothing if isinstance(node, Streamify) else changes
+
+    def _scanned(self, node: Scan) -> Batch:
+        edge, source = self._shard._sources.get(node.name, (None, None))
+        if edge is None or edge.instants:
+            return empty(len(node.schema))
+        if isinstance(source, Scan):
+            return self._shard._table(node.name)
+        packed = self._received.get(_BEFORE + node.name, ())
+        return unpack_changes(self._shard._shippers[node.name], packed)
 
 
 def _all(said: list[dict[str, Batch]], name: str) -> Batch | None:
@@ -592,17 +878,20 @@ class Scatter:
     """Sends an input's tuples to the shards that need them."""
 
     def __init__(
-        self, generations: Iterable[tuple[Generation, Collection[str]]], shards: int, dictionary: Dictionary
+        self,
+        generations: Iterable[tuple[Generation, Collection[str], Collection[str]]],
+        shards: int,
+        dictionary: Dictionary,
     ) -> None:
-        """For the queries of each generation that are there or will come."""
+        """For the queries of each generation that are there or will come; and those that were replaced."""
         self._shards = shards
         self._ways: dict[str, list[tuple[Exchange, Keys | None, Shipper]]] = {}
         seen: set[str] = set()
-        for generation, live in generations:
+        for generation, live, moved in generations:
             cut = generation.cut
             for edge in cut.scanned:
                 node = cut.plan.steps[edge.source].node
-                if edge.name in seen or edge.name not in use(generation, live, edge.level).inputs:
+                if edge.name in seen or edge.name not in use(generation, live, edge.level, moved).inputs:
                     continue
                 seen.add(edge.name)
                 if isinstance(node, Scan) and not node.relation and not edge.instants:

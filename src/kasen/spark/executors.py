@@ -395,7 +395,7 @@ class InExecutors:
         generations = self._live.generations
         later = {
             each.number: self._packed_later.get(each.number) or cloudpickle.dumps(each)  # type: ignore[no-untyped-call]
-            for each, _ in generations
+            for each, *_ in generations
             if each.number
         }
         self._packed_later = later
@@ -414,7 +414,7 @@ class InExecutors:
             keep,
             self.large,
             tuple(later.items()),
-            tuple((each.number, live) for each, live in generations),
+            tuple((each.number, live, moved) for each, live, moved in generations),
         )
 
     def _fragments(
@@ -438,7 +438,7 @@ class InExecutors:
     def gather(self, table: pa.Table) -> None:
         """Delivers what the program gave."""
         self._remote.dictionary = Dictionary()
-        known = {each.answer(one.name): one for each, _ in self._live.generations for one in each.queries}
+        known = {each.answer(one.name): one for each, *_ in self._live.generations for one in each.queries}
         gathered = Gathered(known, self._remote.dictionary)
         self.reports = []
         for name, content in zip(table["name"].to_pylist(), table["packed"].to_pylist(), strict=True):

@@ -69,7 +69,7 @@ class Job:
     large: int = 1 << 20
     #: The generations of queries that came later or will, by number; and of all, the queries that are needed.
     later: tuple[tuple[int, bytes], ...] = ()
-    live: tuple[tuple[int, frozenset[str]], ...] = ()
+    live: tuple[tuple[int, frozenset[str], frozenset[str]], ...] = ()
 
     def open(self) -> dict[int, Generation]:
         """The plans by generation; each is unpacked once in a worker."""
@@ -81,10 +81,10 @@ class Job:
         _PLANS[self.pipeline] = found
         return found
 
-    def needed(self) -> list[tuple[Generation, frozenset[str]]]:
-        """The generations with their queries that are there or will come."""
+    def needed(self) -> list[tuple[Generation, frozenset[str], frozenset[str]]]:
+        """The generations with their queries that are there or will come, and that were replaced."""
         plans = self.open()
-        return [(plans[number], names) for number, names in self.live]
+        return [(plans[number], names, moved) for number, names, moved in self.live]
 
 
 _PLANS: dict[str, dict[int, Generation]] = {}
