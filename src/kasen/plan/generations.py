@@ -22,8 +22,6 @@ from kasen.plan.logical import Node, Project, Ref, Scan, Streamify, walk
 from kasen.plan.physical import Plan, plan_query, share
 from kasen.plan.split import Need, Split, all_columns
 
-
-
 _IN_DRIVER = "or run it with --place driver"
 
 
