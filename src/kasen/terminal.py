@@ -104,6 +104,8 @@ class Screen:
             parts.append(f"complete up to {show_time(done.frontier, self._app.time)}")
         if done.waiting:
             parts.append(f"{done.waiting:,} rows wait{self._behind()}")
+        if done.slowed:
+            parts.append(f"{', '.join(done.slowed)} slowed")
         if done.state_bytes is not None:
             parts.append(f"state {done.state_bytes / 1e6:,.1f} MB")
         if done.dead:

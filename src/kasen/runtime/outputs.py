@@ -38,7 +38,7 @@ class Progress:
 
     All instants below `frontier` are answered. `waiting` rows have been read and wait for it to move on; it
     is `lag` behind the latest of them, in the app's unit of time. On Spark: how long the last epoch took, and
-    how many bytes of state the checkpoint holds.
+    how many bytes of state the checkpoint holds, and which streams are read slowly, as they are far ahead.
     """
 
     rows: int = 0
@@ -51,6 +51,7 @@ class Progress:
     seconds: float = 0.0
     epoch_seconds: float | None = None
     state_bytes: int | None = None
+    slowed: tuple[str, ...] = ()
     done: bool = False
     had_ended: bool = (
         False  # a checkpoint of a run that got to the end of its input: nothing is read any more

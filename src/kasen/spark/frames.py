@@ -26,7 +26,7 @@ from kasen.plan.native.sql_cast import parse_cell
 from kasen.plan.native.sql_text import quoted, timestamp
 from kasen.plan.physical import Input
 from kasen.spark.file_names import code, code_of
-from kasen.spark.names import BAD, BLOCK, DIFF, FILE, NO_TIME, PLACE, RAW
+from kasen.spark.names import BAD, BLOCK, DIFF, FILE, FILES_PER_EPOCH, NO_TIME, PLACE, RAW
 from kasen.spark.sources import follows, open_foreign
 from kasen.types import Kind, Type
 
@@ -82,7 +82,7 @@ def open_frame(
         return open_foreign(spark, one, base)
     for option, _ in one.connector.options:
         if option not in _OPTIONS:
-            there = f"its options are: {', '.join(_OPTIONS)}"
+            there = f"its options are: {', '.join(_OPTIONS)} (in any case)"
             raise DataError(f"{one.name}: format {one.connector.format!r} has no option {option!r}; {there}")
     follows(one)  # says what is wrong with that option
     reader = _READERS[one.connector.format]
@@ -144,7 +144,7 @@ def _load(
     reading = reading.format(one.connector.format).schema(schema).options(**options)
     if not now:
         # An epoch must fit into memory, however much has piled up.
-        most = one.connector.option("maxFilesPerTrigger") or how.files_per_epoch or None
+        most = one.connector.option(FILES_PER_EPOCH) or how.files_per_epoch or None
         if most is not None:
             reading = reading.option("maxFilesPerTrigger", str(most))
         else:
@@ -238,5 +238,5 @@ def numbered(frame: DataFrame) -> DataFrame:
     return frame.withColumn(PLACE, F.monotonically_increasing_id())
 
 
-_OPTIONS = ("path", "diff", "follow", "maxFilesPerTrigger")
+_OPTIONS = ("path", "diff", "follow", FILES_PER_EPOCH)
 _READERS = {"csv": _csv, "json": _typed, "parquet": _typed}

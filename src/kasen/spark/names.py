@@ -6,3 +6,5 @@ from __future__ import annotations
 FILE, BLOCK, PLACE, DIFF, BAD, RAW = "_file", "_block", "_place", "_diff", "_bad", "_raw"
 #: Why a row without a time is bad.
 NO_TIME = "bad timestamp: missing or not a time"
+#: Spark's maxFilesPerTrigger: CQL does not tell upper from lower case in names of options.
+FILES_PER_EPOCH = "maxfilespertrigger"

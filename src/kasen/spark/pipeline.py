@@ -26,7 +26,7 @@ from kasen.runtime.manage import Manager, ShardManager
 from kasen.runtime.outputs import OnAnswer, OnProgress, Outputs, Progress
 from kasen.runtime.pipeline import Answer, Pipeline
 from kasen.spark import frames
-from kasen.spark.admission import check_held
+from kasen.spark.admission import Admission
 from kasen.spark.epochs import Store, bytes_held
 from kasen.spark.executors import InExecutors, Remote
 from kasen.spark.file_names import FileNames
@@ -100,9 +100,13 @@ class SparkRun:
         self._given = {name.lower(): frame for name, frame in (given or {}).items()}
         streams = [one for one in plan.app.inputs if not one.is_static]
         self._follow = any(map(follows, streams)) if follow is None else follow
+        #: Streams that are too far ahead are slowed, by a streaming query that is begun again.
+        self.admission = Admission(plan.app)
+        self._beginning_again = False
         self._error: KasenError | None = None
         self._query: StreamingQuery | None = None
         self._started = Event()
+        self._temporary: TemporaryDirectory[str] | None = None
         self._control_path = control
         self._control: Control | None = None
         self._manager: Manager | ShardManager | None = None
@@ -196,6 +200,9 @@ class SparkRun:
         try:
             if streams:
                 self._run_query(self._start(streams))
+                while self._beginning_again and not self._stopping:
+                    self._beginning_again = False
+                    self._run_query(self._start(streams))
         finally:
             if self._control is not None:
                 self._control.close()
@@ -210,7 +217,7 @@ class SparkRun:
         given = self._given.get(one.name.lower())
         if given is not None:
             return adopt(one, given)
-        return frames.open_frame(self.spark, one, self._base, self._files_per_epoch)
+        return frames.open_frame(self.spark, self.admission.as_read(one), self._base, self._files_per_epoch)
 
     def _sink(self, connector: Connector, base: Path, name: str, resume: int | None) -> SparkSink:
         return SparkSink(self.spark, connector, base, name, resume)
@@ -226,12 +233,19 @@ class SparkRun:
         writer = joined.writeStream.queryName("kasen").foreachBatch(self._epoch)
         # Without a trigger, an epoch begins as soon as the one before has ended and there is something.
         writer = writer if self._follow else writer.trigger(availableNow=True)
-        if self._checkpoint is not None:
-            writer = writer.option("checkpointLocation", str((self._checkpoint / "spark").resolve()))
+        writer = writer.option("checkpointLocation", self._offsets())
         query = writer.start()
         self._query = query
         self._started.set()
         return query
+
+    def _offsets(self) -> str:
+        """Where Spark notes what it has read: without a checkpoint, for as long as this run lasts."""
+        if self._checkpoint is not None:
+            return str((self._checkpoint / "spark").resolve())
+        if self._temporary is None:
+            self._temporary = TemporaryDirectory(prefix="kasen-")
+        return (Path(self._temporary.name) / "spark").resolve().as_uri()
 
     def _run_query(self, query: StreamingQuery) -> None:
         try:
@@ -243,10 +257,10 @@ class SparkRun:
                     with self._between:
                         self._control.serve()
                 # An epoch that is running ends first; the next one refuses itself.
-                if self._stopping and not query.status["isTriggerActive"]:
+                if (self._stopping or self._beginning_again) and not query.status["isTriggerActive"]:
                     query.stop()
         except Exception as error:
-            if self._stopping:
+            if self._stopping or self._beginning_again:
                 return
             if self._error is not None:
                 raise self._error from None
@@ -272,7 +286,7 @@ class SparkRun:
         """A stop must not let a micro-batch pass as done, or its rows would be lost: it is refused."""
         if epoch <= self._last_epoch:
             return
-        if self._stopping:
+        if self._stopping or self._beginning_again:
             raise InternalError("stopped between epochs")
         begun = time.monotonic()
         live = [*self.pipeline.queries]
@@ -286,8 +300,10 @@ class SparkRun:
             # What is kept between an epoch's jobs is read once more, at once.
             batch.sparkSession.conf.set("spark.sql.inMemoryColumnarStorage.compressed", "false")
             self._placement.epoch(batch, epoch)
-            check_held(self._plan.app, self.pipeline.waiting_by_input)
+            slows = self.admission.check(self.pipeline.waiting_by_input)
             self._commit(epoch)
+            self._beginning_again = slows
+            self.outputs.progress.slowed = tuple(self.admission.slowed)
             self.outputs.progress.epoch_seconds = time.monotonic() - begun
             self.outputs.tell()
         except KasenError as error:
