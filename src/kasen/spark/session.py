@@ -31,9 +31,11 @@ def _heap() -> str:
 def session(master: str | None = None) -> SparkSession:
     """The active session, or a new one on `master` (embedded if None)."""
     active = SparkSession.getActiveSession()
-    if active is not None and master is None:
-        return active
     # Workers must run the interpreter that has Kasen, not whatever python3 is on the PATH.
+    if active is not None and master is None:
+        if "PYSPARK_PYTHON" not in os.environ:
+            active.sparkContext.pythonExec = sys.executable
+        return active
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     master = master or LOCAL
