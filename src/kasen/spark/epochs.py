@@ -27,7 +27,7 @@ from kasen.errors import DataError
 from kasen.runtime.checkpoint import sync_folder
 from kasen.spark.delta import files_in, grow, shrink
 
-VERSION = 1
+VERSION = 2
 _KEPT = 2
 #: After so many records that tell what is new, one tells all.
 _WHOLE = 64
