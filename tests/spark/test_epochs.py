@@ -88,7 +88,7 @@ def test_a_store_of_another_app_or_layout_is_refused(
 def test_a_store_of_another_format_is_refused(tmp_path: Path) -> None:
     store(tmp_path).load()
     identity = tmp_path / "identity.json"
-    identity.write_text(identity.read_text().replace('"version": 1', '"version": 99'))
+    identity.write_text(identity.read_text().replace('"version": 2', '"version": 99'))
     with pytest.raises(DataError, match="has format 99"):
         store(tmp_path).load()
 
