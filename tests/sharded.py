@@ -19,7 +19,8 @@ from kasen.runtime.clock import Clock, Orders
 from kasen.runtime.feed import Rows
 from kasen.runtime.pipeline import Answer, Pipeline
 from kasen.runtime.remote import RemoteQueries
-from kasen.runtime.shard import Scatter, Shard
+from kasen.runtime.shard import Shard
+from kasen.runtime.tuples import Scatter
 
 
 class ShardedPipeline(Pipeline):

@@ -7,12 +7,12 @@ time of which nothing has come: what came before has gone to shards only where o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kasen.errors import DataError, QueryError, ResourceError
-from kasen.operators.batch import Batch, Bound
+from kasen.operators.batch import Batch
 from kasen.plan.changes import Change, Drop, LiveCatalog, Register, RegisteredQuery, StreamKind, statement_of
 from kasen.plan.explain_fragments import explain_fragments
 from kasen.plan.fragments import Cut
@@ -25,11 +25,11 @@ from kasen.plan.generations import (
     replacing,
 )
 from kasen.plan.logical import Ref, Streamify, walk
-from kasen.plan.physical import App, Plan
+from kasen.plan.physical import App
 from kasen.plan.pinned import replacement_of, replacement_to_json
-from kasen.runtime.clock import Clock, Orders, Splice
+from kasen.runtime.clock import Clock, Splice
 from kasen.runtime.pipeline import Answer
-from kasen.runtime.shard import Shard
+from kasen.runtime.rehearsal import rehearse
 
 #: Below all times: changes before the beginning.
 _BEFORE = -(2**62)
@@ -470,36 +470,6 @@ def _groups(coming: list[Register], catalog: LiveCatalog) -> list[list[Register]
         fault = "queries that come and such that are replaced read one another, which executors refuse"
         raise QueryError(fault, remedy="give two texts, one after the other, or run it with --place driver")
     return [*old, new] if reads_replaced else [new, *old]
-
-
-def rehearse(app: App, made: Sequence[Generation], there: Mapping[int, Generation]) -> None:
-    """Lets generations come on shards without any tuple, to see whether they can. QueryError if not."""
-    if not any(each.replaces is not None or each.reads for each in made):
-        return
-    needed: dict[int, Generation] = {}  # in an order in which those come first that others read
-    coming = {each.number for each in made}
-
-    def need(number: int) -> None:
-        if number not in needed and number not in coming:
-            for read, _ in there[number].reads.values():
-                need(read)
-            needed[number] = replace(there[number], replaces=None)
-
-    for each in made:
-        if each.replaces is not None:
-            need(each.replaces.number)
-        for number, _ in each.reads.values():
-            need(number)
-    nothing = Cut(Plan(app, (), ()), (), ())
-    first = needed.pop(0).cut if 0 in needed else nothing
-    generations = [*needed.values(), *made]
-    splices = [Splice(place + 1, (number,), (), True) for place, number in enumerate(needed)]
-    splices.append(Splice(len(splices) + 1, tuple(each.number for each in made), (), True))
-    levels = max(each.levels for each in (Generation(0, first), *generations))
-    for level in range(1, levels + 1):
-        for shard in range(2):
-            orders = Orders(Bound(len(splices) + 1, 0), Bound(0, 0), splices=splices)
-            Shard(first, level, shard, 2, generations).run(orders, {})
 
 
 def _text(change: Change, catalog: LiveCatalog) -> str:

@@ -15,7 +15,7 @@ from kasen.connect.encode import encode
 from kasen.operators.batch import I64, zeros
 from kasen.operators.dictionary import Dictionary
 from kasen.runtime.arrays import pack_arrays
-from kasen.runtime.shard import Scatter
+from kasen.runtime.tuples import Scatter
 from kasen.spark.arrivals import Source, chunk_of_source, refused
 from kasen.spark.fragment import KEYS, Job, shipped
 from kasen.spark.names import BAD, FILE, NO_TIME, PLACE, RAW
