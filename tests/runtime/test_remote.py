@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from kasen.cql.bind import bind_text
-from kasen.errors import QueryError
+from kasen.errors import QueryError, ResourceError
 from kasen.plan.physical import plan_app
 from kasen.plan.pinned import expression_of, expression_to_json
 from kasen.runtime.feed import Rows
+from kasen.runtime.remote import Held
 from kasen.types import BIGINT
 from tests.sharded import ShardedPipeline
 
@@ -26,8 +27,8 @@ REGISTER QUERY round AS ISTREAM(SELECT v FROM s [NOW] WHERE NOT EXISTS (SELECT 1
 class Feeding:
     """A pipeline on two shards and what it has answered."""
 
-    def __init__(self) -> None:
-        self.pipeline = ShardedPipeline(plan_app(bind_text(APP, sniff=lambda *_: BIGINT)), 2)
+    def __init__(self, app: str = APP) -> None:
+        self.pipeline = ShardedPipeline(plan_app(bind_text(app, sniff=lambda *_: BIGINT)), 2)
         self.time = 0
 
     def feed(self, count: int) -> dict[str, int]:
@@ -89,6 +90,20 @@ def test_a_change_that_is_refused_changes_nothing(text: str, why: str) -> None:
     with pytest.raises(QueryError, match=why):
         run.pipeline.execute(text)
     assert json.dumps(run.pipeline.remote.save()) == saved
+    assert run.feed(10)["n"] > 0
+
+
+@pytest.mark.parametrize(
+    ("limit", "held"),
+    [("max_queries = 3", Held()), ("max_groups = 4", Held(4)), ("max_state_bytes = 9", Held(0, 9))],
+)
+def test_a_newcomer_is_refused_where_a_limit_is_reached(limit: str, held: Held) -> None:
+    run = Feeding(f"SET {limit};{APP}")
+    run.feed(20)
+    run.pipeline.remote.held = lambda: held
+    with pytest.raises(ResourceError, match=limit.split()[0]):
+        run.pipeline.execute("REGISTER QUERY more AS SELECT k FROM s [RANGE 2]")
+    run.pipeline.execute("DROP QUERY much")
     assert run.feed(10)["n"] > 0
 
 

@@ -68,6 +68,14 @@ class _Lived:
         return frozenset(self.reads.keys() - self.generation.reads.keys())
 
 
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What shards remember, as they have told last."""
+
+    groups: int = 0
+    bytes: int = 0
+
+
 class RemoteQueries:
     """What the driver knows of queries on shards."""
 
@@ -83,6 +91,7 @@ class RemoteQueries:
         self.queries: dict[str, RegisteredQuery] = {one.name: one for one in app.queries}
         #: Whoever writes answers may refuse a change.
         self.on_check: Callable[[Change], None] = lambda _: None
+        self.held: Callable[[], Held] = Held
         for change in app.changes:
             self._decide(change)
 
@@ -149,11 +158,21 @@ class RemoteQueries:
         return tuple(done)
 
     def _check_limits(self, change: Change) -> None:
+        """Refuses a newcomer where a limit is reached; those who are here go on."""
         more = sum(isinstance(one, Register) and not one.replaces for one in change.actions)
-        most = int(self._app.setting("max_queries", "100000"))
+        if not more:
+            return
         there = sum(len(each.live) for each in self._lived.values())
-        if more and there + more > most:
-            raise ResourceError(f"{there} queries are live and {most} is the most: SET max_queries")
+        held = self.held()
+        limits = (
+            ("max_queries", there + more - 1, f"{there} queries are live"),
+            ("max_groups", held.groups, f"the live queries have {held.groups} groups"),
+            ("max_state_bytes", held.bytes, f"the live queries remember {held.bytes} bytes"),
+        )
+        for name, found, told in limits:
+            most = int(self._app.setting(name, "100000" if name == "max_queries" else "0"))
+            if most and found >= most:
+                raise ResourceError(f"{told} and {most} is the most: SET {name}")
 
     def _decide(self, change: Change) -> None:
         decided = Decided(change)

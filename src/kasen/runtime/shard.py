@@ -9,9 +9,12 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from kasen.errors import ResourceError
+from kasen.operators.aggregate import Aggregate
 from kasen.operators.base import State
 from kasen.operators.batch import Batch, Bound, concat, empty, ones
 from kasen.operators.net import net
+from kasen.operators.panes import SlidingAggregate
+from kasen.operators.sliding_member import Member
 from kasen.plan.exchange import Exchange, To
 from kasen.plan.logical import Node, Scan
 from kasen.runtime.clock import Orders
@@ -142,6 +145,12 @@ class Shard(ShardQueries):
     def stopped(self) -> list[ResourceError]:
         """Why loops were stopped, if any were."""
         return self._graph.stopped
+
+    @property
+    def groups(self) -> int:
+        """How many groups the aggregates have."""
+        kinds = (Aggregate, SlidingAggregate, Member)
+        return sum(each.groups for each in self._graph.operators if isinstance(each, kinds))
 
     def last_instant(self) -> Bound | None:
         """When what windows hold now will have left them."""

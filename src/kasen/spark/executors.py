@@ -38,7 +38,7 @@ from kasen.runtime.arrays import pack_arrays, unpack_arrays
 from kasen.runtime.clock import Clock, Orders, Splice
 from kasen.runtime.feed import Rows
 from kasen.runtime.outputs import BEYOND, Outputs, is_beyond, within
-from kasen.runtime.remote import RemoteQueries
+from kasen.runtime.remote import Held, RemoteQueries
 from kasen.runtime.shipment import Shipper
 from kasen.spark import fragment, frames, scan
 from kasen.spark.arrivals import Arrivals, LateTexts, Texts, sources_of, whole
@@ -146,6 +146,7 @@ class InExecutors:
         self._outputs = outputs
         self._store = store
         self._live = remote.live
+        self._live.held = self._held
         self._cut = remote.cut
         self._exchanges = exchanges(self._cut)
         self._streams = [one for one in plan.app.inputs if not one.is_static]
@@ -415,6 +416,7 @@ class InExecutors:
             self.large,
             tuple(later.items()),
             tuple((each.number, live, moved) for each, live, moved in generations),
+            bool(self._plan.app.setting("max_groups")),
         )
 
     def _fragments(
@@ -464,6 +466,10 @@ class InExecutors:
         self._splices = []
         for answer in answers:
             self._outputs.deliver(answer)
+
+    def _held(self) -> Held:
+        groups = sum(int(report.get("groups", 0)) for report in self.reports)
+        return Held(groups, self.state_bytes)
 
     @property
     def state_bytes(self) -> int:

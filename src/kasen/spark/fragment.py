@@ -70,6 +70,8 @@ class Job:
     #: The generations of queries that came later or will, by number; and of all, the queries that are needed.
     later: tuple[tuple[int, bytes], ...] = ()
     live: tuple[tuple[int, frozenset[str], frozenset[str]], ...] = ()
+    #: Whether there is a limit of groups.
+    counts_groups: bool = False
 
     def open(self) -> dict[int, Generation]:
         """The plans by generation; each is unpacked once in a worker."""
@@ -221,6 +223,8 @@ class _Running:
         report["failures"] = self.shard.failures.count
         report["notes"] = list(self.shard.failures.notes)
         report["state"] = self._known
+        if job.counts_groups:
+            report["groups"] = self.shard.groups
         self._unsaved += sum(len(each) for parts in received.values() for each in parts)
         if self._known <= _SMALL or self._unsaved > self._known:
             held = self.shard.snapshot()

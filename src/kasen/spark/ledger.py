@@ -86,10 +86,10 @@ class Ledger:
         return min(self.journals[part].start for part in self.parts)
 
     def extend(self, parts: list[str]) -> None:
-        """There are so many parts now: queries that came may have more levels than all before."""
-        self.parts = parts
-        for part in parts:
-            self.journals.setdefault(part, Journal())
+        """There are so many parts now: queries that came may have more levels than those before, or fewer."""
+        if parts != self.parts:
+            self.parts = parts
+            self.journals = {part: self.journals.get(part, Journal()) for part in (CLOCK, *parts)}
 
     def write_clock(self, epoch: int, segment: dict[str, State], clock: Clock) -> None:
         """The clock's part of an epoch. It must come before the attempt is closed."""
