@@ -30,6 +30,8 @@ class Feeding:
     def __init__(self, app: str = APP) -> None:
         self.pipeline = ShardedPipeline(plan_app(bind_text(app, sniff=lambda *_: BIGINT)), 2)
         self.time = 0
+        #: All that queries told: times, sub-times, signs and values.
+        self.rows: dict[str, list[list[int]]] = {}
 
     def feed(self, count: int) -> dict[str, int]:
         """So many more tuples, each at a time of its own; returns how many changes each query told."""
@@ -41,6 +43,8 @@ class Feeding:
         for answer in self.pipeline.answers():
             for name, batch in answer.changes.items():
                 told[name] = told.get(name, 0) + len(batch)
+                words = np.vstack([batch.ts, batch.sub, batch.diff, batch.data])
+                self.rows.setdefault(name, []).extend(words.T.tolist())
         return told
 
     @property
@@ -115,6 +119,30 @@ def test_two_changes_of_one_query_wait_for_one_another() -> None:
         run.pipeline.execute("DROP QUERY one")
     run.feed(10)
     run.pipeline.execute("DROP QUERY one")
+
+
+def test_changes_between_two_epochs_are_one_after_the_other_but_at_one_time() -> None:
+    texts = [
+        "REGISTER QUERY a AS SELECT k, COUNT(*) AS n FROM s [RANGE 5] GROUP BY k",
+        "REGISTER QUERY b AS SELECT MAX(n) AS n FROM a",
+        "REGISTER QUERY c AS ISTREAM(SELECT n FROM b WHERE n > 1)",
+        "DROP QUERY much",
+        "REPLACE QUERY n AS SELECT k, COUNT(*) AS n FROM s [RANGE 10] GROUP BY k HAVING COUNT(*) > 2",
+    ]
+    one, many = Feeding(), Feeding()
+    for run in (one, many):
+        run.feed(20)
+    (change,) = one.pipeline.execute(";".join(texts))
+    for text in texts:
+        (each,) = many.pipeline.execute(text)
+        assert each.at == change.at
+    for run in (one, many):
+        run.feed(7)
+        run.feed(20)
+    assert one.rows == many.rows
+    assert len(one.rows["b"]) > 2
+    assert {"a", "c", "much", "n"} <= one.rows.keys()
+    assert max(ts for ts, *_ in one.rows["much"]) < 20
 
 
 def test_expressions_by_which_rows_are_split_survive_a_commit_record() -> None:
