@@ -47,6 +47,10 @@ def check(app: App, folder: Path, seed: int, batch: int) -> set[str]:
         found = local(batch)(app, folder)
     made[0].close()
     for query in app.all_queries:
+        types = {each.schema.types for each in app.all_queries if each.name == query.name}
+        if len(types) > 1:  # replaced by one with other columns
+            assert repr(found.queries[query.name]) == repr(right.queries[query.name]), f"seed {seed}"
+            continue
         one, other = (shown(each.queries[query.name], query.schema, app.time) for each in (found, right))
         assert one == other, f"seed {seed}, {query.name}"
     return made[0].hows
