@@ -40,17 +40,19 @@ PARTS = 2
 class Member:
     """One app of a fleet. Its inputs are cut into parts, which are its micro-batches."""
 
-    def __init__(self, app: App, folder: Path, spark: SparkSession, shards: int | None, parts: int) -> None:
+    def __init__(
+        self, app: App, folder: Path, spark: SparkSession, shards: int | None, parts: int, joins: str = ""
+    ) -> None:
         self.app = app
         self.folder = folder
         self.parts = parts
         self._spark = spark
-        self._plan: Plan = plan_app(app)
+        self._plan: Plan = plan_app(app, joins)
         self.collected = Collected(self._plan)
         self._streams = [one for one in app.inputs if not one.is_static]
         self.store = Store(str(folder / "state"), self._plan.fingerprint, "a test")
         assert self.store.load() is None
-        native = lower(self._plan) if shards is None else lower(plan_shards(app), partials=False)
+        native = lower(self._plan) if shards is None else lower(plan_shards(app, joins), partials=False)
         self.pipeline = Pipeline(native.plan) if shards is None else Remote(native.plan)
         self.outputs = self._outputs()
         self._part = 0

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from kasen.errors import QueryError
 from kasen.plan.fragments import plan_shards
+from kasen.plan.lower_joins import METHODS
 from kasen.spark.executors import InExecutors, Remote
 from kasen.spark.session import session
 from tests.cases_format import Case, all_cases, expected_rows, query_schema, shown
@@ -25,6 +26,7 @@ LIVE = [case for case in ALL if case.name.startswith("live/")]
 CASES = [case for case in ALL if case not in LIVE]
 #: Those with loops, which are sharded by their keys if they hand one on.
 LOOPS = [case for case in CASES if "loop" in case.name or case.name.startswith("papers/e_")]
+JOINS = [case for case in CASES if "join" in case.name or case.name.startswith(("papers/a_", "papers/d_"))]
 GROUPS = 8
 PLACES = {"driver": None, "1 shard": 1, "3 shards": 3}
 
@@ -57,6 +59,16 @@ def test_loops_have_the_same_answers_on_spark(place: str, spark: SparkSession, t
     check_together(LOOPS, place, spark, tmp_path)
 
 
+@pytest.mark.soak
+@pytest.mark.parametrize("place", ["driver", "3 shards"])
+@pytest.mark.parametrize("joins", METHODS)
+def test_joins_have_the_same_answers_by_every_method(
+    joins: str, place: str, spark: SparkSession, tmp_path: Path
+) -> None:
+    assert len(JOINS) >= 20
+    check_together(JOINS, place, spark, tmp_path, joins=joins)
+
+
 def test_queries_that_come_and_go_have_the_same_answers_in_the_driver(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -84,13 +96,19 @@ def refusal(case: Case, folder: Path) -> str:
 
 
 def check_together(
-    cases: list[Case], place: str, spark: SparkSession, tmp_path: Path, *, all_by_files: bool = False
+    cases: list[Case],
+    place: str,
+    spark: SparkSession,
+    tmp_path: Path,
+    *,
+    all_by_files: bool = False,
+    joins: str = "",
 ) -> None:
     members: list[Member] = []
     for number, case in enumerate(cases):
         folder = tmp_path / str(number)
         folder.mkdir()
-        members.append(Member(bind(case, folder), folder, spark, PLACES[place], parts(case)))
+        members.append(Member(bind(case, folder), folder, spark, PLACES[place], parts(case), joins))
     for member in members:
         if isinstance(member.placement, InExecutors) and all_by_files:
             member.placement.large = 100  # nearly every answer comes by a file
