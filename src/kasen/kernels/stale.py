@@ -9,6 +9,8 @@ the arrays that they share.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 _IMPORT = re.compile(r"^from kasen\.kernels(?:\.(\w+))? import ([\w, ]+|\([^)]*\))", re.MULTILINE)
@@ -16,19 +18,28 @@ _IMPORT = re.compile(r"^from kasen\.kernels(?:\.(\w+))? import ([\w, ]+|\([^)]*\
 
 def drop_stale(folder: Path) -> list[str]:
     """Deletes the cached kernels older than a file that they depend on; returns their modules' names."""
-    cached = list((folder / "__pycache__").glob("*.nbi"))
-    changed = {source.stem: source.stat().st_mtime for source in folder.glob("*.py")}
-    if not cached or max(changed.values()) < min(index.stat().st_mtime for index in cached):
+    cached = _times((folder / "__pycache__").glob("*.nbi"))
+    changed = {source.stem: time for source, time in _times(folder.glob("*.py")).items()}
+    if not cached or max(changed.values()) < min(cached.values()):
         return []
     imports = {source.stem: _imported(source.read_text(), changed) for source in folder.glob("*.py")}
     dropped = set()
-    for index in cached:
+    for index, time in cached.items():
         module = index.name.partition(".")[0]
         depends = _reachable(module, imports)
-        if depends and max(changed[other] for other in depends) > index.stat().st_mtime:
+        if depends and max(changed[other] for other in depends) > time:
             index.unlink(missing_ok=True)
             dropped.add(module)
     return sorted(dropped)
+
+
+def _times(files: Iterable[Path]) -> dict[Path, float]:
+    """When files were written, without those that another process has deleted meanwhile."""
+    times: dict[Path, float] = {}
+    for file in files:
+        with suppress(FileNotFoundError):
+            times[file] = file.stat().st_mtime
+    return times
 
 
 def _imported(text: str, modules: dict[str, float]) -> set[str]:
