@@ -58,7 +58,7 @@ def write(folder: Path, name: str, files: int, rows: int) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("place", list(Place))
+@pytest.mark.parametrize("place", [Place.driver, pytest.param(Place.executors, marks=pytest.mark.soak)])
 def test_a_stream_ahead_is_slowed_and_the_answers_are_the_same(place: Place, tmp_path: Path) -> None:
     """An epoch brings 900 more to wait, so unslowed there would be 4,500 in the fifth."""
     write(tmp_path, "fast", files=72, rows=100)
