@@ -6,7 +6,9 @@ Arrays hold the whole configuration; operators/selection writes them, a kernel o
 A query is looked at only for tuples that pass its *access* predicate. Equalities are found by hash
 (`table` [places, 3]: column, value, first item, -1 if free; `items` [n, 2]: flag, next item); lower and
 upper bounds by their order (`ranges` [n, 4]: column, is it an upper bound, begin, end in `bounds`,
-`bound_flags`); the flags in `others` have neither, and are looked at for every tuple.
+`bound_flags`); `reaches` has the greatest value that passes the query of a bound or of one before it, so
+that of many ranges only those near a value are looked at. The flags in `others` have neither bound nor
+equality, and are looked at for every tuple.
 """
 
 from __future__ import annotations
@@ -103,7 +105,7 @@ def rank(bounds: Any, begin: Any, end: Any, value: Any) -> Any:
     return begin
 
 
-_CONFIG = f"{V}, {V}, {M}, {M}, {M}, {V}, {V}, {V}, {M}, {V}, {M}, {B}"
+_CONFIG = f"{V}, {V}, {M}, {M}, {M}, {V}, {V}, {V}, {V}, {M}, {V}, {M}, {B}"
 
 
 @compiled(f"int64({M}, {_CONFIG}, {M}, {V})", inline=False)
@@ -116,6 +118,7 @@ def select(
     ranges: Any,
     bounds: Any,
     bound_flags: Any,
+    reaches: Any,
     others: Any,
     queries: Any,
     programs: Any,
@@ -151,7 +154,9 @@ def select(
                 begin = rank(bounds, begin, end, value - 1) if value > -0x8000000000000000 else begin
             else:
                 end = rank(bounds, begin, end, value)
-            for at in range(begin, end):
+            for at in range(end - 1, begin - 1, -1):
+                if reaches[at] < value:
+                    break
                 flag = bound_flags[at]
                 if holds(data, doubles, row, predicates, sets, programs, queries[flag, 0], queries[flag, 1]):
                     pairs[0, found] = flag
@@ -178,6 +183,7 @@ def count(
     ranges: Any,
     bounds: Any,
     bound_flags: Any,
+    reaches: Any,
     others: Any,
     queries: Any,
     programs: Any,
@@ -214,7 +220,9 @@ def count(
             steps[at] += 1
             if not plain:
                 first, last = (at, end) if upper else (begin, at)
-                for i in range(first, last):
+                for i in range(last - 1, first - 1, -1):
+                    if reaches[i] < value:
+                        break
                     flag = bound_flags[i]
                     if queries[flag, 1]:
                         counts[flag] += holds(

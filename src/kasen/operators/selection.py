@@ -80,8 +80,8 @@ class Selection:
         self._entries = 0
         self._equal: dict[int, int] = {}  # how many queries are found by an equality on a column
         self._equal_columns: I64 = np.zeros(0, np.int64)
-        self._bounds: dict[tuple[int, int], tuple[I64, I64]] = {}
-        self._ranges: tuple[I64, I64, I64] | None = None
+        self._bounds: dict[tuple[int, int], tuple[I64, I64, I64]] = {}
+        self._ranges: tuple[I64, I64, I64, I64] | None = None
         self._others: I64 = np.zeros(0, np.int64)
         self._pairs: I64 = np.zeros((2, 1024), np.int64)
         self._seen: Batch | None = None
@@ -102,7 +102,9 @@ class Selection:
     def words(self) -> int:
         """The size of the configuration, in words."""
         arrays = (self._predicates, self._queries, self._programs, self._table, self._items)
-        return sum(array.size for array in arrays) + sum(2 * len(each) for each, _ in self._bounds.values())
+        return sum(array.size for array in arrays) + sum(
+            3 * len(each) for each, _, _ in self._bounds.values()
+        )
 
     # ------------------------------------------------------------ configuration
 
@@ -117,7 +119,7 @@ class Selection:
         for predicate in _predicates(condition):
             self._claim(predicate)
         access, rest = _access(condition)
-        self._index(flag, access)
+        self._index(flag, access, condition)
         self._write(flag, rest)
         self._seen = None
         return flag
@@ -214,7 +216,7 @@ class Selection:
 
     # ------------------------------------------------------------ indexes
 
-    def _index(self, flag: int, access: tuple[Predicate, ...]) -> None:
+    def _index(self, flag: int, access: tuple[Predicate, ...], condition: Condition) -> None:
         if not access:
             self._others = np.append(self._others, flag)
             return
@@ -225,11 +227,14 @@ class Selection:
             else:
                 upper = int(one.low == LEAST)
                 value = one.high if upper else one.low
-                nothing = np.zeros(0, np.int64)
-                bounds, flags = self._bounds.get((one.column, upper), (nothing, nothing))
-                at = int(np.searchsorted(bounds, value, "right"))
-                both = np.insert(bounds, at, value), np.insert(flags, at, flag)
-                self._bounds[one.column, upper] = both
+                key = (one.column, upper)
+                at = int(np.searchsorted(self._bounds[key][0], value, "right")) if key in self._bounds else 0
+                entry = (value, flag, _reach(condition, one.column))
+                lists = self._bounds.get(key, (np.zeros(0, np.int64),) * 3)
+                bounds, flags, reaches = (
+                    np.insert(list_, at, new) for list_, new in zip(lists, entry, strict=True)
+                )
+                self._bounds[key] = (bounds, flags, reaches)
                 self._ranges = None
         self._equal_columns = np.array(sorted(self._equal), np.int64)
 
@@ -245,9 +250,9 @@ class Selection:
                     del self._equal[one.column]
             else:
                 key = (one.column, int(one.low == LEAST))
-                bounds, flags = self._bounds[key]
+                bounds, flags, reaches = self._bounds[key]
                 at = int(np.flatnonzero(flags == flag)[0])
-                self._bounds[key] = np.delete(bounds, at), np.delete(flags, at)
+                self._bounds[key] = (np.delete(bounds, at), np.delete(flags, at), np.delete(reaches, at))
                 if len(bounds) == 1:
                     del self._bounds[key]
                 self._ranges = None
@@ -306,18 +311,20 @@ class Selection:
             self._table[self._place(int(entry[0]), int(entry[1]))] = entry
             at = (at + 1) & (size - 1)
 
-    def _range_index(self) -> tuple[I64, I64, I64]:
+    def _range_index(self) -> tuple[I64, I64, I64, I64]:
         if self._ranges is None:
             table, begin = [], 0
-            for (column, upper), (bounds, _) in sorted(self._bounds.items()):
-                table.append((column, upper, begin, begin + len(bounds)))
-                begin += len(bounds)
+            for column, upper in sorted(self._bounds):
+                end = begin + len(self._bounds[column, upper][0])
+                table.append((column, upper, begin, end))
+                begin = end
             ordered = [self._bounds[key] for key in sorted(self._bounds)]
             nothing = np.zeros(0, np.int64)
             self._ranges = (
                 np.array(table, np.int64).reshape(-1, 4),
-                np.concatenate([nothing, *(bounds for bounds, _ in ordered)]),
-                np.concatenate([nothing, *(flags for _, flags in ordered)]),
+                np.concatenate([nothing, *(bounds for bounds, _, _ in ordered)]),
+                np.concatenate([nothing, *(flags for _, flags, _ in ordered)]),
+                np.concatenate([nothing, *(np.maximum.accumulate(reaches) for _, _, reaches in ordered)]),
             )
         return self._ranges
 
@@ -326,10 +333,10 @@ class Selection:
     def _arrays(self) -> tuple[Any, ...]:
         if self._tests:
             self._learn_texts()
-        ranges, bounds, flags = self._range_index()
+        ranges, bounds, flags, reaches = self._range_index()
         return (
-            self._doubles, self._equal_columns, self._table, self._items, ranges, bounds, flags, self._others,
-            self._queries, self._programs, self._predicates, self._sets,
+            self._doubles, self._equal_columns, self._table, self._items, ranges, bounds, flags, reaches,
+            self._others, self._queries, self._programs, self._predicates, self._sets,
         )  # fmt: skip
 
     def rows(self, batch: Batch, flag: int) -> I64:
@@ -436,6 +443,13 @@ def _bound(part: Condition) -> tuple[Predicate, ...]:
     if isinstance(part, Predicate) and part.kind == kernel.BETWEEN and LEAST in (part.low, -part.high - 1):
         return (part,)
     return ()
+
+
+def _reach(condition: Condition, column: int) -> int:
+    """The greatest value of a column that can pass."""
+    parts = condition.parts if isinstance(condition, Tree) and condition.all else (condition,)
+    predicates = (part for part in parts if isinstance(part, Predicate) and part.kind == kernel.BETWEEN)
+    return min((one.high for one in predicates if one.column == column), default=GREATEST)
 
 
 def _longer(array: Any, size: int, fill: int) -> Any:
