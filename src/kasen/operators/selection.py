@@ -349,8 +349,9 @@ class Selection:
     def _select(self, batch: Batch) -> None:
         state = np.zeros(kernel.STATE, np.int64)
         least = len(self._queries) + 1
-        if self._pairs.shape[1] < least:
-            self._pairs = np.zeros((2, 2 * least), np.int64)
+        if self._pairs.shape[1] < max(least, len(batch)):
+            # A tuple often passes about one query; if more, room is made below.
+            self._pairs = np.zeros((2, 2 * least + len(batch)), np.int64)
         while not kernel.select(batch.data, *self._arrays(), self._pairs, state):  # type: ignore[call-arg]
             wider = np.empty((2, 2 * self._pairs.shape[1]), np.int64)
             wider[:, : state[kernel.FOUND]] = self._pairs[:, : state[kernel.FOUND]]
