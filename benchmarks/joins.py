@@ -328,7 +328,7 @@ def many(out: Table, quick: bool) -> None:
     out.add(Line(what, f"{worst:.2f}", "", f"{worst:.2f}", "at most 1.1", worst <= 1.1))
     found = nway_join.simulated([5, 10, 15, 20])
     for line in found:
-        n, (mjoin, _, parallel) = int(line[0]), line[10:13]  # with slow hand-overs
+        n, (mjoin, parallel, _) = int(line[0]), line[10:13]  # with hand-overs as they usually are
         what = f"N = {n} on {n + 2} cores, simulated, at 90 % of what MJoin can take"
         ratio = mjoin / parallel
         mine, theirs = f"parallel MJoin {parallel:.2f} µs", f"MJoin {mjoin:.2f} µs"
