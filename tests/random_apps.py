@@ -6,6 +6,7 @@ Everything is drawn from one random source, so a seed (or hypothesis) reproduces
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from random import Random
 
 INT, DOUBLE, TEXT, BOOL, DECIMAL = "INTEGER", "DOUBLE", "VARCHAR", "BOOLEAN", "DECIMAL(6, 2)"
@@ -27,6 +28,11 @@ class RandomApp:
 
     text: str = ""
     files: dict[str, str] = field(default_factory=dict)
+
+    def write(self, folder: Path) -> None:
+        """Its inputs, where the app reads them."""
+        for name, content in self.files.items():
+            (folder / name).write_text(content)
 
 
 @dataclass

@@ -34,8 +34,7 @@ def test_a_thousand_random_changes_of_loops_agree_with_the_oracle(block: int) ->
 def test_after_a_crash_changed_loops_go_on(seed: int, tmp_path: Path) -> None:
     random = Random(seed)
     app = changing_loops(random)
-    for file, content in app.files.items():
-        (tmp_path / file).write_text(content)
+    app.write(tmp_path)
     plan = plan_app(bind_text(app.text, tmp_path, "", sniffer(tmp_path)))
     try:
         LocalRun(plan, Options(tmp_path, tmp_path / "right", batch=1)).run()

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from functools import partial
 from pathlib import Path
 from random import Random
-from unittest.mock import patch
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -20,26 +18,15 @@ from kasen.plan.physical import plan_app
 from kasen.runtime.clock import Clock
 from kasen.runtime.remote import RemoteQueries
 from kasen.types import BIGINT
-from tests.cases_format import shown
-from tests.engines import Engine, local
+from tests.engines import on_shards
 from tests.oracle import run_app, sniffer
 from tests.random_apps import RandomApp
-from tests.sharded import ShardedPipeline
-from tests.test_live_random import changing_app
-
-
-def sharded(batch: int, shards: int, *, restart: bool = False) -> Engine:
-    def run(*args: object) -> object:
-        with patch("kasen.runtime.local.Pipeline", partial(ShardedPipeline, shards=shards, restart=restart)):
-            return local(batch)(*args)  # type: ignore[arg-type]
-
-    return run  # type: ignore[return-value]
-
+from tests.test_live_random import changing_app, compare_all
 
 ENGINES = {
-    "1 shard": sharded(1 << 16, 1),
-    "3 shards, batch 1": sharded(1, 3),
-    "3 shards, batch 3, restarted": sharded(3, 3, restart=True),
+    "1 shard": on_shards(1 << 16, 1),
+    "3 shards, batch 1": on_shards(1, 3),
+    "3 shards, batch 3, restarted": on_shards(3, 3, restart=True),
 }
 
 
@@ -62,22 +49,14 @@ def check(app: RandomApp) -> list[str]:
     """The app on the oracle and on shards; what its changes were."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        for file, content in app.files.items():
-            (folder / file).write_text(content)
+        app.write(folder)
         try:
             bound = bind_text(app.text, folder, "", sniffer(folder))
         except QueryError:
             return []  # CQL takes not even the queries of the beginning
         expected = run_app(bound, folder)
         for label, engine in ENGINES.items():
-            result = engine(bound, folder)
-            for query in bound.all_queries:
-                texts = [one for one in bound.all_queries if one.name == query.name]
-                if any(one.schema.types != query.schema.types for one in texts):
-                    continue
-                right = shown(expected.queries[query.name], query.schema, bound.time)
-                got = shown(result.queries[query.name], query.schema, bound.time)
-                assert got == right, f"{label}, {query.name} of\n{app.text}\n{app.files}"
+            compare_all(app, bound, expected, label, engine(bound, folder))
     actions = [one for change in bound.changes for one in change.actions]
     return [
         "drop" if not isinstance(one, Register) else "replace" if one.replaces else "register"

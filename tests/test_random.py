@@ -30,8 +30,7 @@ def check(app: RandomApp) -> None:
     """The app on the oracle and on every engine; AssertionError with the app's text if they differ."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        for file, content in app.files.items():
-            (folder / file).write_text(content)
+        app.write(folder)
         try:
             bound = bind_text(app.text, folder, "", sniffer(folder))
         except QueryError:

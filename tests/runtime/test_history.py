@@ -92,8 +92,7 @@ def test_a_copy_that_starts_in_the_middle_answers_as_the_first_one_does(
     random = Random(seed)
     app = random_app(random)
     (tmp_path / "app.cql").write_text(app.text)
-    for name, text in app.files.items():
-        (tmp_path / name).write_text(text)
+    app.write(tmp_path)
     try:
         plan = plan_app(load(tmp_path / "app.cql"))
     except QueryError:

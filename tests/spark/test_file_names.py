@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from pyspark.sql import functions as F
@@ -42,6 +43,18 @@ def test_files_are_found_by_number_also_those_that_come_later(tmp_path: Path) ->
     assert names.find("s", code("")) == ("", 0)
     with pytest.raises(DataError, match="a file that was read is not in"):
         names.find("s", code("gone.csv"))
+
+
+def test_a_folder_is_looked_at_once_for_all_the_files_that_came(tmp_path: Path) -> None:
+    stream = "REGISTER STREAM s (t BIGINT) TIMESTAMP BY t FROM 'csv' OPTIONS (path 's');"
+    names = FileNames(bind_text(stream, tmp_path).inputs, tmp_path)
+    (tmp_path / "s").mkdir()
+    there = [f"{number}.csv" for number in range(50)]
+    for name in there:
+        (tmp_path / "s" / name).touch()
+    with patch.object(Path, "iterdir", autospec=True, side_effect=Path.iterdir) as looked:
+        assert [names.find("s", code(name)) for name in there] == [(name, 0) for name in there]
+    assert looked.call_count == 1
 
 
 def test_rows_of_files_with_odd_names_are_read_and_refused_as_others(tmp_path: Path) -> None:

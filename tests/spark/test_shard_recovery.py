@@ -68,8 +68,7 @@ def test_random_apps_on_shards_that_are_restored(
     draw: Callable[[Random], RandomApp], seed: int, tmp_path: Path
 ) -> None:
     app = draw(Random(seed))
-    for name, content in app.files.items():
-        (tmp_path / name).write_text(content)
+    app.write(tmp_path)
     try:
         bound = bind_text(app.text, tmp_path, "", sniffer(tmp_path))
     except QueryError:

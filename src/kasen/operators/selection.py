@@ -228,9 +228,9 @@ class Selection:
                 upper = int(one.low == LEAST)
                 value = one.high if upper else one.low
                 key = (one.column, upper)
-                at = int(np.searchsorted(self._bounds[key][0], value, "right")) if key in self._bounds else 0
-                entry = (value, flag, _reach(condition, one.column))
                 lists = self._bounds.get(key, (np.zeros(0, np.int64),) * 3)
+                at = int(np.searchsorted(lists[0], value, "right"))
+                entry = (value, flag, _reach(condition, one.column))
                 bounds, flags, reaches = (
                     np.insert(list_, at, new) for list_, new in zip(lists, entry, strict=True)
                 )

@@ -63,7 +63,7 @@ class Remote:
         """`changing`: queries may come later, which nothing tells of yet."""
         self.clock = Clock(plan)
         self.clock.keeps_tables = changing or bool(plan.app.changes)
-        #: The plan, whose joins are trees, as shards run it.
+        #: The plan as shards run it.
         self.cut = cut_plan(plan)
         self.live = RemoteQueries(self.cut, self.clock)
         #: The texts of the answers at hand; a new one for each epoch.
@@ -238,8 +238,8 @@ class InExecutors:
         self._arrivals.stamp = self._timing.begin(number)
         self._numbered = rows = frames.numbered(batch)
         if self._relations:
-            several = len(self._streams) > 1
-            is_relation = F.col(scan.STREAM).isin(self._relations) if several else F.lit(True)
+            is_one = F.col(scan.STREAM).isin(self._relations)
+            is_relation = is_one if self._slots.several else F.lit(True)
             self._take_relations(rows.filter(is_relation).toArrow())
             rows = rows.filter(~is_relation)
         return self._scattered(rows, number)

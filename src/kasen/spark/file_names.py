@@ -48,14 +48,21 @@ class FileNames:
     def find(self, stream: str, number: int) -> tuple[str, int]:
         """The file of a stream's rows, and where in it the block begins."""
         if number not in self._blocks:
-            self._list(stream)
-            files = self._files[stream].items()
-            found = [(name, number ^ first) for first, (name, size) in files if 0 <= number ^ first <= size]
+            found = self._known(stream, number)
+            if not found:
+                # It came, or grew, since the folder was last looked at.
+                self._list(stream)
+                found = self._known(stream, number)
             if len(found) != 1:
                 remedy = "files must stay where they are, and whole, until what was read of them is answered"
                 raise DataError(f"{stream}: a file that was read is not in {self._paths[stream]}: {remedy}")
             self._blocks[number] = found[0]
         return self._blocks[number]
+
+    def _known(self, stream: str, number: int) -> list[tuple[str, int]]:
+        """The blocks of files that have a number: one, if the file is there."""
+        files = self._files.get(stream, {}).items()
+        return [(name, number ^ first) for first, (name, size) in files if 0 <= number ^ first <= size]
 
     def _list(self, stream: str) -> None:
         path = self._paths[stream]

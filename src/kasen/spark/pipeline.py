@@ -239,6 +239,11 @@ class SparkRun:
         self._started.set()
         return query
 
+    @property
+    def _pauses(self) -> bool:
+        """Whether no further epoch is to run in the streaming query that is there."""
+        return self._stopping or self._beginning_again
+
     def _offsets(self) -> str:
         """Where Spark notes what it has read: without a checkpoint, for as long as this run lasts."""
         if self._checkpoint is not None:
@@ -257,10 +262,10 @@ class SparkRun:
                     with self._between:
                         self._control.serve()
                 # An epoch that is running ends first; the next one refuses itself.
-                if (self._stopping or self._beginning_again) and not query.status["isTriggerActive"]:
+                if self._pauses and not query.status["isTriggerActive"]:
                     query.stop()
         except Exception as error:
-            if self._stopping or self._beginning_again:
+            if self._pauses:
                 return
             if self._error is not None:
                 raise self._error from None
@@ -286,7 +291,7 @@ class SparkRun:
         """A stop must not let a micro-batch pass as done, or its rows would be lost: it is refused."""
         if epoch <= self._last_epoch:
             return
-        if self._stopping or self._beginning_again:
+        if self._pauses:
             raise InternalError("stopped between epochs")
         begun = time.monotonic()
         live = [*self.pipeline.queries]

@@ -38,12 +38,17 @@ class Slots:
     counting: bool
 
     @property
+    def several(self) -> bool:
+        """Whether rows must tell which stream they are of."""
+        return len(self.streams) > 1
+
+    @property
     def fixed(self) -> list[str]:
         """The columns beside the slots."""
-        several = [STREAM] if len(self.streams) > 1 else []
+        stream = [STREAM] if self.several else []
         notes = [BAD, RAW] if self.noted else []
         signs = [DIFF] if self.signed else []
-        return [*several, FILE, *notes, *signs, *([FAILS] if self.counting else [])]
+        return [*stream, FILE, *notes, *signs, *([FAILS] if self.counting else [])]
 
 
 def slots_of(inputs: list[Input], scans: dict[str, NativeScan], types: dict[str, tuple[Type, ...]]) -> Slots:
@@ -88,7 +93,7 @@ def union(
 def _part(frame: DataFrame, index: int, one: Input, scan: NativeScan, slots: Slots) -> DataFrame:
     pairs = zip(slots.places[index], scan.columns, strict=True)
     sql = {slot: text for slot, text in pairs if slot is not None and text is not None}
-    columns: list[Column] = [F.lit(index).cast("tinyint").alias(STREAM)] if len(slots.streams) > 1 else []
+    columns: list[Column] = [F.lit(index).cast("tinyint").alias(STREAM)] if slots.several else []
     columns.append(F.col(FILE))
     if slots.noted:
         columns += [F.col(BAD), _raw(one).alias(RAW)]
@@ -116,7 +121,7 @@ def _raw(one: Input) -> Column:
 
 def of_streams(table: pa.Table, slots: Slots, *more: str) -> Iterator[tuple[int, pa.Table]]:
     """The rows of each stream in an epoch's table, by the stream's index; with `more` columns that it has."""
-    if len(slots.streams) == 1:
+    if not slots.several:
         if len(table):
             yield 0, table
         return
