@@ -27,7 +27,9 @@ from kasen.kernels.selection import BETWEEN
 from kasen.operators.batch import Batch, ones, zeros
 from kasen.operators.dictionary import Dictionary
 from kasen.operators.selection import GREATEST, Condition, Predicate, Selection, Tree
+from kasen.plan.changes import Change
 from kasen.runtime.memory import keep_freed_memory
+from kasen.runtime.pipeline import Ready
 
 KEYS, VALUES = 1000, 1_000_000
 _BATCH = 1 << 16
@@ -204,19 +206,15 @@ def change(table: Table, queries: int) -> None:
     assert pipeline is not None
     whole: dict[str, list[float]] = {"REGISTER": [], "REPLACE": [], "DROP": []}
     held: list[float] = []
-    prepare, commit = pipeline.live.prepare, pipeline.live.commit
+    apply = pipeline.apply
 
-    def timed(function: Callable[..., object]) -> Callable[..., object]:
-        def run(*args: object) -> object:
-            started = time.perf_counter()
-            answer = function(*args)
-            held.append(time.perf_counter() - started)
-            return answer
+    def timed(ready: Ready) -> tuple[Change, ...]:
+        started = time.perf_counter()
+        changes = apply(ready)
+        held.append(time.perf_counter() - started)
+        return changes
 
-        return run
-
-    pipeline.live.prepare = timed(prepare)  # type: ignore[method-assign, assignment]
-    pipeline.live.commit = timed(commit)  # type: ignore[method-assign, assignment]
+    pipeline.apply = timed  # type: ignore[method-assign]
     for number in range(300):
         text = f"SELECT k, v FROM s WHERE k = {number} AND v > {number * 7}"
         statements = {
@@ -234,7 +232,7 @@ def change(table: Table, queries: int) -> None:
         shown = f"median {median:.2f}, 99 % {tail:.2f} ms"
         what = f"{verb} one of {queries:,}, text to effective"
         table.add(Line(what, shown, "", "", "median < 5, 99 % < 20 ms", median < 5 and tail < 20))
-    hold = statistics.median(a + b for a, b in zip(held[::2], held[1::2], strict=True)) * 1e3
+    hold = statistics.median(held) * 1e3
     table.add(Line("  holding the stream up", f"median {hold:.3f} ms", "", "", "< 0.2 ms", hold < 0.2))
 
 

@@ -236,3 +236,10 @@ def test_numpy_memory_may_be_used_again_after_a_push() -> None:
     v[:] = 99
     p.drain()
     assert p.query("q").changes()[-1].values == (60,)
+
+
+def test_a_text_need_not_end_with_a_semicolon_for_the_next_one() -> None:
+    p = kasen.Pipeline(engine="local").execute(BIDS.rstrip(";") + " -- auctions")
+    p.execute("REGISTER QUERY a AS ISTREAM(SELECT price FROM bids)").execute("DROP QUERY a").execute(BEST)
+    with pytest.raises(kasen.DataError, match="registered are: best"):
+        p.query("nothing")

@@ -265,14 +265,16 @@ class Pipeline:
             if self._job is not None:
                 raise DataError("a pipeline that reads its sources itself is changed through `kasen ctl`")
             assert self._pushing is not None
-            for change in self._pushing.execute(text):
-                self._enter_queries(_coming(change))
+            self._pushing.execute(text, lambda change: self._enter_queries(_coming(change)))
             return self
-        whole = f"{self._text}\n{text}" if self._text else text
+        # What came before may end without a semicolon, or with a comment.
+        whole = f"{self._text}\n;\n{text}" if self._text else text
         self._app = bind_text(
             whole, self._base, sniff=sniffer(self._base), aggregates=self._aggregates.values()
         )
         self._text = whole
+        live = {query.name.lower() for query in self._app.queries}
+        self._queries = {name: query for name, query in self._queries.items() if name in live}
         self._enter_queries(self._app.queries)
         return self
 

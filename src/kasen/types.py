@@ -54,6 +54,9 @@ class Kind(Enum):
     TIMESTAMP = "TIMESTAMP"
     INTERVAL = "INTERVAL"
 
+    # There is one of each, and types are hashed wherever plans are looked up.
+    __hash__ = object.__hash__
+
 
 @dataclass(frozen=True, slots=True)
 class Type:

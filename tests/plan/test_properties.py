@@ -19,7 +19,7 @@ from kasen.cql.bound import App
 from kasen.plan.build import build
 from kasen.plan.explain import explain
 from kasen.plan.logical import Node, Streamify, Touches, walk
-from kasen.plan.rewrite import RULES, merge_projections, rewrite
+from kasen.plan.rewrite import ABOUT, RULES, merge_projections, rewrite
 from kasen.plan.rules.fuse_windows import fuse_windows
 from kasen.plan.rules.push_filters import push_filters
 from kasen.plan.rules.split_panes import split_panes
@@ -56,6 +56,9 @@ def check_rules(duck: duckdb.DuckDBPyConnection, app: App, tables: Tables) -> di
     fired = [arrivals(duck, leaf.child, before, now) for leaf in leaves(before)]
     current = before
     for rule in RULES:
+        for name, plan in current.items():
+            if rule in ABOUT and ABOUT[rule].isdisjoint(map(type, walk(plan))):
+                assert rule(plan) == plan, f"{rule.__name__} is about more than it says"
         current = {name: rule(plan) for name, plan in current.items()}
         for name, plan in current.items():
             assert plan.schema == before[name].schema, rule.__name__

@@ -45,6 +45,8 @@ class LiveCatalog:
     #: The queries that were in a loop when they came: they are planned otherwise.
     looped: set[str] = field(default_factory=set)
     user: Mapping[str, UserAggregate] = field(default_factory=dict)
+    #: How often it has changed.
+    version: int = 0
 
     @staticmethod
     def of(app: App) -> LiveCatalog:
@@ -70,9 +72,11 @@ class LiveCatalog:
                 place = source.place_of(node.this)
                 fault = f"{_kind(node)} cannot be given now"
                 raise QueryError(fault, remedy=_ONLY_QUERIES, place=place, text=text, file=file)
-        return self.bind_all(statements, source)
+        return self.bind_all(statements, source, as_written=True)
 
-    def bind_all(self, statements: Iterable[nodes.Statement], text: Text) -> tuple[Change, ...]:
+    def bind_all(
+        self, statements: Iterable[nodes.Statement], text: Text, *, as_written: bool = False
+    ) -> tuple[Change, ...]:
         """Changes, each bound against the catalog as those before leave it. Those for one time are one."""
         by_time: dict[int | None, list[nodes.Statement]] = {}
         for node in statements:
@@ -80,7 +84,7 @@ class LiveCatalog:
         catalog = self if len(by_time) < 2 else self.copy()
         changes = []
         for at in sorted(by_time, key=lambda at: (at is not None, at or 0)):
-            changes.append(_Binder(catalog, text, at).bind(by_time[at]))
+            changes.append(_Binder(catalog, text, at, as_written).bind(by_time[at]))
             if catalog is not self:
                 catalog.apply(changes[-1])
         return tuple(changes)
@@ -101,6 +105,7 @@ class LiveCatalog:
 
     def apply(self, change: Change) -> None:
         """The catalog after a change."""
+        self.version += 1
         self.prepared |= {one.query.name.lower(): one for one in change.prepared}
         for action in change.actions:
             if isinstance(action, Register):
@@ -215,10 +220,11 @@ def not_prepared(name: exp.Expr, known: list[str], text: Text) -> QueryError:
 class _Binder:
     """Binds the statements of one change; also the catalog that its queries are bound against."""
 
-    def __init__(self, live: LiveCatalog, text: Text, at: int | None) -> None:
+    def __init__(self, live: LiveCatalog, text: Text, at: int | None, as_written: bool) -> None:
         self._live = live
         self._text = text
         self._at = at
+        self._as_written = as_written
         self.time = live.time
         self.user = live.user
         self._nodes: dict[str, nodes.RegisterQuery] = {}
@@ -339,7 +345,8 @@ class _Binder:
         self._schemas.settle()
         found = {}
         for key, node in statements.items():
-            query = registered_query(node, self._schemas.bound[key], self._text)
+            bound = self._schemas.bound[key]
+            query = registered_query(node, bound, self._text, as_written=self._as_written)
             backfill = bool(node.args.get("backfill"))
             if backfill:
                 self._check_backfill(query, node)

@@ -239,6 +239,7 @@ class RegisteredQuery:
     name: str
     query: Query
     sink: Connector | None
+    #: A text that gives the query again: in one form in an app, as written in a change while data flows.
     text: str
     place: Place | None = None
     #: The inputs and queries that it reads, in lower case.

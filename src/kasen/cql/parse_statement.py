@@ -205,9 +205,11 @@ def _register_query(c: Cursor, *, replace: bool = False, prepare: bool = False) 
     name = _new_name(c, "the query's name")
     backfill = c.accept("BACKFILL")
     c.accept("AS")
+    begin = c.current.start
     query = parse_query(c)
+    written = c.text.text[begin : c.previous.end + 1]
     connector = _connector(c, "INTO") if c.accept("INTO") else None
-    return nodes.RegisterQuery(
+    node = nodes.RegisterQuery(
         this=name,
         query=query,
         connector=connector,
@@ -215,6 +217,8 @@ def _register_query(c: Cursor, *, replace: bool = False, prepare: bool = False) 
         prepare=prepare or None,
         backfill=bool(backfill) or None,
     )
+    node.meta["written"] = written
+    return node
 
 
 def _setting(c: Cursor) -> nodes.Setting:

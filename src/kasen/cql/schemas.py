@@ -25,14 +25,16 @@ from kasen.errors import InternalError, QueryError
 _MOST_ROUNDS = 64
 
 
-def registered_query(node: nodes.RegisterQuery, query: Query, text: Text) -> RegisteredQuery:
-    """A query's statement with what binding it gave."""
+def registered_query(
+    node: nodes.RegisterQuery, query: Query, text: Text, *, as_written: bool = False
+) -> RegisteredQuery:
+    """A query's statement with what binding it gave. Its text `as_written` costs nothing to find."""
     sink = node.args.get("connector")
     return RegisteredQuery(
         name=node.this.name,
         query=query,
         sink=bind_connector(sink, text) if sink is not None else None,
-        text=render(node.args["query"]),
+        text=node.meta["written"] if as_written else render(node.args["query"]),
         place=text.place_of(node.this),
         reads=frozenset(reading.name.lower() for reading in readings(query)),
     )
@@ -95,6 +97,8 @@ class Schemas:
 
     def _sources_first(self) -> list[str]:
         """The queries, each behind those that it reads, as far as loops let it."""
+        if len(self._nodes) == 1:
+            return list(self._nodes)
         reads = {
             key: [table.name.lower() for table in node.args["query"].find_all(exp.Table)]
             for key, node in self._nodes.items()

@@ -1,6 +1,7 @@
 """The shared selection network: all conditions on a stream in one pass over its tuples (document C).
 
-Arrays hold the whole configuration; operators/selection writes them, a kernel only reads them.
+Arrays hold the whole configuration; operators/selection writes them (the table by `enter` and `leave`), and
+what looks at tuples only reads them.
 `predicates` [slots, 4]: kind, column, low, high. `programs`: conditions in postfix, a slot or AND or OR.
 `queries` [flags, 2]: where the program of a query begins, and its length (0: always true).
 A query is looked at only for tuples that pass its *access* predicate. Equalities are found by hash
@@ -30,10 +31,57 @@ NEXT, FOUND, STATE = range(3)
 B = "uint8[:, ::1]"
 
 
-@compiled("int64(int64, int64)")
-def place_of(column: Any, value: Any) -> Any:
-    """Where in a table the search for an equality begins, before the mask."""
-    return np.int64(mix(mix(GOLDEN, column), value))
+@compiled(f"int64({M}, int64, int64)")
+def place_of(table: Any, column: Any, value: Any) -> Any:
+    """Where an equality is in the table, or where it belongs."""
+    mask = len(table) - 1
+    at = np.int64(mix(mix(GOLDEN, column), value)) & mask
+    while table[at, 2] != -1 and (table[at, 1] != value or table[at, 0] != column):
+        at = (at + 1) & mask
+    return at
+
+
+@compiled(f"int64({M}, {M}, int64, int64, int64, int64)")
+def enter(table: Any, items: Any, column: Any, value: Any, flag: Any, item: Any) -> Any:
+    """A query that is found by an equality comes, as a free item. How many places that took: 0 or 1."""
+    at = place_of(table, column, value)
+    items[item, 0], items[item, 1] = flag, table[at, 2]
+    table[at, 0], table[at, 1], table[at, 2] = column, value, item
+    return np.int64(items[item, 1] == -1)
+
+
+@compiled(f"UniTuple(int64, 2)({M}, {M}, int64, int64, int64)")
+def leave(table: Any, items: Any, column: Any, value: Any, flag: Any) -> Any:
+    """It goes. Its item, and how many places are free by that."""
+    mask = len(table) - 1
+    at = place_of(table, column, value)
+    before, item = -1, table[at, 2]
+    while items[item, 0] != flag:
+        before, item = item, items[item, 1]
+    if before >= 0:
+        items[before, 1] = items[item, 1]
+        return item, 0
+    table[at, 2] = items[item, 1]
+    if table[at, 2] >= 0:
+        return item, 0
+    # What lies behind may have been put there because this place was taken.
+    at = (at + 1) & mask
+    while table[at, 2] != -1:
+        moved = table[at, 2]
+        table[at, 2] = -1
+        to = place_of(table, table[at, 0], table[at, 1])
+        table[to, 0], table[to, 1], table[to, 2] = table[at, 0], table[at, 1], moved
+        at = (at + 1) & mask
+    return item, 1
+
+
+@compiled(f"void({M}, {M})")
+def refill(table: Any, wider: Any) -> None:
+    """All places of a table in a wider one, which is free."""
+    for at in range(len(table)):
+        if table[at, 2] != -1:
+            to = place_of(wider, table[at, 0], table[at, 1])
+            wider[to, 0], wider[to, 1], wider[to, 2] = table[at, 0], table[at, 1], table[at, 2]
 
 
 @compiled(f"int64({M}, {V}, int64, int64)")
@@ -84,13 +132,7 @@ def first_item(data: Any, doubles: Any, row: Any, column: Any, table: Any) -> An
     if (data[len(data) - 1, row] >> column) & 1:
         return -1
     value = value_of(data, doubles, column, row)
-    mask = len(table) - 1
-    at = place_of(column, value) & mask
-    while table[at, 2] != -1:
-        if table[at, 1] == value and table[at, 0] == column:
-            return table[at, 2]
-        at = (at + 1) & mask
-    return -1
+    return table[place_of(table, column, value), 2]
 
 
 @compiled(f"int64({V}, int64, int64, int64)")

@@ -70,6 +70,8 @@ class Selection:
         self._tests: dict[int, tuple[int, Callable[[str], bool]]] = {}
         self._sets: npt.NDArray[np.uint8] = np.zeros((0, 0), np.uint8)
         self._conditions: dict[int, Condition] = {}
+        #: By which predicates each query is found, and what else must hold.
+        self._accesses: dict[int, tuple[tuple[Predicate, ...], Condition | None]] = {}
         self._free_flags: list[int] = []
         self._queries: I64 = np.zeros((0, 2), np.int64)
         self._programs: I64 = np.zeros(16, np.int64)
@@ -80,7 +82,8 @@ class Selection:
         self._entries = 0
         self._equal: dict[int, int] = {}  # how many queries are found by an equality on a column
         self._equal_columns: I64 = np.zeros(0, np.int64)
-        self._bounds: dict[tuple[int, int], tuple[I64, I64, I64]] = {}
+        #: By column and whether they are upper: bounds in order, the flags of their queries, their reaches.
+        self._bounds: dict[tuple[int, int], I64] = {}
         self._ranges: tuple[I64, I64, I64, I64] | None = None
         self._others: I64 = np.zeros(0, np.int64)
         self._pairs: I64 = np.zeros((2, 1024), np.int64)
@@ -102,9 +105,7 @@ class Selection:
     def words(self) -> int:
         """The size of the configuration, in words."""
         arrays = (self._predicates, self._queries, self._programs, self._table, self._items)
-        return sum(array.size for array in arrays) + sum(
-            3 * len(each) for each, _, _ in self._bounds.values()
-        )
+        return sum(array.size for array in (*arrays, *self._bounds.values()))
 
     # ------------------------------------------------------------ configuration
 
@@ -118,7 +119,7 @@ class Selection:
         self._conditions[flag] = condition
         for predicate in _predicates(condition):
             self._claim(predicate)
-        access, rest = _access(condition)
+        access, rest = self._accesses[flag] = _access(condition)
         self._index(flag, access, condition)
         self._write(flag, rest)
         self._seen = None
@@ -127,7 +128,7 @@ class Selection:
     def drop(self, flag: int) -> None:
         """A query goes; its flag and the modules that nobody else uses are free."""
         condition = self._conditions.pop(flag)
-        access, _ = _access(condition)
+        access, _ = self._accesses.pop(flag)
         self._unindex(flag, access)
         self._wasted += int(self._queries[flag, 1])
         self._queries[flag] = 0
@@ -147,7 +148,7 @@ class Selection:
             found.append((f"predicate {slot}", tuple(self._predicates[slot].tolist())))
         begin, length = self._queries[flag].tolist()
         found.append((f"tree {flag}", tuple(self._programs[begin : begin + length].tolist())))
-        access, _ = _access(condition)
+        access, _ = self._accesses[flag]
         for one in access:
             kind = "equal" if one.is_equality else "bound"
             found.append((f"{kind} {one.column}", (one.low, one.high, flag)))
@@ -211,8 +212,8 @@ class Selection:
     def _tidy(self) -> None:
         """Writes the programs anew, without those of queries that went."""
         self._used = self._wasted = 0
-        for flag, condition in self._conditions.items():
-            self._write(flag, _access(condition)[1])
+        for flag, (_, rest) in self._accesses.items():
+            self._write(flag, rest)
 
     # ------------------------------------------------------------ indexes
 
@@ -223,20 +224,16 @@ class Selection:
         for one in access:
             if one.is_equality:
                 self._enter(one.column, one.low, flag)
-                self._equal[one.column] = self._equal.get(one.column, 0) + 1
+                self._count(one.column, 1)
             else:
                 upper = int(one.low == LEAST)
                 value = one.high if upper else one.low
                 key = (one.column, upper)
-                lists = self._bounds.get(key, (np.zeros(0, np.int64),) * 3)
-                at = int(np.searchsorted(lists[0], value, "right"))
+                bounds = self._bounds.get(key, np.zeros((3, 0), np.int64))
+                at = int(np.searchsorted(bounds[0], value, "right"))
                 entry = (value, flag, _reach(condition, one.column))
-                bounds, flags, reaches = (
-                    np.insert(list_, at, new) for list_, new in zip(lists, entry, strict=True)
-                )
-                self._bounds[key] = (bounds, flags, reaches)
+                self._bounds[key] = np.insert(bounds, at, entry, axis=1)
                 self._ranges = None
-        self._equal_columns = np.array(sorted(self._equal), np.int64)
 
     def _unindex(self, flag: int, access: tuple[Predicate, ...]) -> None:
         if not access:
@@ -245,86 +242,54 @@ class Selection:
         for one in access:
             if one.is_equality:
                 self._leave(one.column, one.low, flag)
-                self._equal[one.column] -= 1
-                if not self._equal[one.column]:
-                    del self._equal[one.column]
+                self._count(one.column, -1)
             else:
                 key = (one.column, int(one.low == LEAST))
-                bounds, flags, reaches = self._bounds[key]
-                at = int(np.flatnonzero(flags == flag)[0])
-                self._bounds[key] = (np.delete(bounds, at), np.delete(flags, at), np.delete(reaches, at))
-                if len(bounds) == 1:
+                bounds = self._bounds[key]
+                self._bounds[key] = np.delete(bounds, int(np.flatnonzero(bounds[1] == flag)[0]), axis=1)
+                if not self._bounds[key].size:
                     del self._bounds[key]
                 self._ranges = None
-        self._equal_columns = np.array(sorted(self._equal), np.int64)
+
+    def _count(self, column: int, more: int) -> None:
+        """Queries that are found by an equality on a column have come or gone."""
+        before = self._equal.get(column, 0)
+        self._equal[column] = before + more
+        if not before or not self._equal[column]:
+            self._equal_columns = np.array(sorted(each for each, n in self._equal.items() if n), np.int64)
 
     def _enter(self, column: int, value: int, flag: int) -> None:
         if 2 * (self._entries + 1) > len(self._table):
-            self._rehash(2 * len(self._table))
-        at = self._place(column, value)
-        if self._table[at, 2] == -1:
-            self._table[at, :2] = (column, value)
-            self._entries += 1
+            wider = np.full((2 * len(self._table), 3), -1, np.int64)
+            kernel.refill(self._table, wider)
+            self._table = wider
         if not self._free_items:
             size = len(self._items)
             self._items = _longer(self._items, 2 * size, -1)
             self._free_items = list(range(2 * size - 1, size - 1, -1))
         item = self._free_items.pop()
-        self._items[item] = (flag, self._table[at, 2])
-        self._table[at, 2] = item
+        self._entries += kernel.enter(self._table, self._items, column, value, flag, item)
 
     def _leave(self, column: int, value: int, flag: int) -> None:
-        at = self._place(column, value)
-        before, item = -1, int(self._table[at, 2])
-        while self._items[item, 0] != flag:
-            before, item = item, int(self._items[item, 1])
-        following = int(self._items[item, 1])
+        item, freed = kernel.leave(self._table, self._items, column, value, flag)
         self._free_items.append(item)
-        if before >= 0:
-            self._items[before, 1] = following
-        elif following >= 0:
-            self._table[at, 2] = following
-        else:
-            self._table[at, 2] = -1
-            self._rehash(len(self._table), around=at)
-
-    def _place(self, column: int, value: int) -> int:
-        mask = len(self._table) - 1
-        at = int(kernel.place_of(column, value)) & mask
-        while self._table[at, 2] != -1 and (self._table[at, 0] != column or self._table[at, 1] != value):
-            at = (at + 1) & mask
-        return at
-
-    def _rehash(self, size: int, around: int | None = None) -> None:
-        """All entries into a table of a size; or, after one at `around` went, those behind it again."""
-        if around is None:
-            entries = self._table[self._table[:, 2] != -1]
-            self._table = np.full((size, 3), -1, np.int64)
-            for entry in entries:
-                self._table[self._place(int(entry[0]), int(entry[1]))] = entry
-            return
-        self._entries -= 1
-        at = (around + 1) & (size - 1)
-        while self._table[at, 2] != -1:
-            entry = self._table[at].copy()
-            self._table[at, 2] = -1
-            self._table[self._place(int(entry[0]), int(entry[1]))] = entry
-            at = (at + 1) & (size - 1)
+        self._entries -= freed
 
     def _range_index(self) -> tuple[I64, I64, I64, I64]:
         if self._ranges is None:
             table, begin = [], 0
             for column, upper in sorted(self._bounds):
-                end = begin + len(self._bounds[column, upper][0])
+                end = begin + self._bounds[column, upper].shape[1]
                 table.append((column, upper, begin, end))
                 begin = end
             ordered = [self._bounds[key] for key in sorted(self._bounds)]
-            nothing = np.zeros(0, np.int64)
+            bounds, flags, _ = np.concatenate([np.zeros((3, 0), np.int64), *ordered], axis=1)
+            reaches = [np.maximum.accumulate(each[2]) for each in ordered]
             self._ranges = (
                 np.array(table, np.int64).reshape(-1, 4),
-                np.concatenate([nothing, *(bounds for bounds, _, _ in ordered)]),
-                np.concatenate([nothing, *(flags for _, flags, _ in ordered)]),
-                np.concatenate([nothing, *(np.maximum.accumulate(reaches) for _, _, reaches in ordered)]),
+                bounds,
+                flags,
+                np.concatenate([np.zeros(0, np.int64), *reaches]),
             )
         return self._ranges
 

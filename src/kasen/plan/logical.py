@@ -384,5 +384,5 @@ def walk(node: Node) -> list[Node]:
 
 def transform(node: Node, rewrite: Callable[[Node], Node]) -> Node:
     """Applies `rewrite` to every node, inputs first."""
-    children = tuple(transform(child, rewrite) for child in node.children)
+    children = tuple([transform(child, rewrite) for child in node.children])
     return rewrite(node.with_children(children) if children != node.children else node)

@@ -6,7 +6,7 @@ here, and those of loops run through a delay, which `order` knows to cut.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kasen.cql.bound import App, Input, RegisteredQuery
@@ -197,10 +197,11 @@ def share(app: App, plans: dict[str, Node]) -> Plan:
 
 def own_nodes(plan: Node) -> list[Node]:
     """The nodes of a query's plan, each once, inputs first; what it reads of other queries is theirs."""
-    return list(dict.fromkeys(node for node in _bottom_up(plan) if not isinstance(node, Ref)))
+    return [node for node in dict.fromkeys(_bottom_up(plan)) if not isinstance(node, Ref)]
 
 
-def _bottom_up(node: Node) -> Iterator[Node]:
+def _bottom_up(node: Node) -> list[Node]:
+    found = []
     for child in node.children:
-        yield from _bottom_up(child)
-    yield node
+        found += _bottom_up(child)
+    return [*found, node]

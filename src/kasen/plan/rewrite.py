@@ -10,7 +10,19 @@ from kasen.cql.bound import App
 from kasen.cql.expr import Column, conjunction, conjuncts
 from kasen.plan.build import build
 from kasen.plan.exprs import substitute
-from kasen.plan.logical import Filter, InnerJoin, Node, Project, WindowJoin, transform
+from kasen.plan.logical import (
+    Aggregate,
+    Filter,
+    InnerJoin,
+    Node,
+    OuterJoin,
+    Project,
+    SemiJoin,
+    WindowAggregate,
+    WindowJoin,
+    transform,
+    walk,
+)
 from kasen.plan.rules.fuse_windows import fuse_windows
 from kasen.plan.rules.join_keys import join_keys
 from kasen.plan.rules.prune_columns import prune_columns
@@ -58,6 +70,15 @@ RULES: tuple[Callable[[Node], Node], ...] = (
     split_panes,
 )
 
+#: The nodes without which a rule changes nothing: looking for them is cheaper than applying it in vain.
+ABOUT: dict[Callable[[Node], Node], set[type[Node]]] = {
+    join_keys: {InnerJoin, OuterJoin, SemiJoin},
+    push_filters: {Filter, OuterJoin},
+    fuse_windows: {Aggregate, InnerJoin},
+    spare_deletions: {WindowJoin},
+    split_panes: {WindowAggregate},
+}
+
 
 def rewrite_app(app: App) -> dict[str, Node]:
     """The rewritten plan of every query."""
@@ -81,6 +102,14 @@ def chained(plan: Node) -> Node:
 
 def rewrite(plan: Node) -> Node:
     """The plan after all rules."""
+    kinds = _kinds(plan)
     for rule in RULES:
-        plan = rule(plan)
+        about = ABOUT.get(rule, kinds)
+        if not kinds.isdisjoint(about):
+            before, plan = plan, rule(plan)
+            kinds = kinds if plan is before else _kinds(plan)
     return plan
+
+
+def _kinds(plan: Node) -> set[type[Node]]:
+    return set(map(type, walk(plan)))

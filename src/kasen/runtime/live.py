@@ -37,9 +37,6 @@ BEGINNING: Since = (-(2**63), 0)
 #: The tuples that streams have retained, by name, at their own instants.
 Retained = Mapping[str, Batch]
 
-#: The plan of a query, and whether the query is in a loop.
-Planned = tuple[Node, bool]
-
 _Key = tuple[Node, Since | None, tuple[int, ...]]
 _UNKNOWN = -1
 
@@ -60,6 +57,27 @@ class LiveQuery:
     in_loop: bool = False
     #: Until it has run: what it held before it came, if that does not flow out of its steps by itself.
     initial: Batch | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A query that is to come: its plan, the plan's own nodes, inputs first, and those that remember.
+
+    `keeps` are those that go on with what they have in the plan of the query that it replaces.
+    """
+
+    plan: Node
+    nodes: tuple[Node, ...]
+    remember: frozenset[Node]
+    keeps: frozenset[Node]
+    in_loop: bool
+
+    @staticmethod
+    def of(plan: Node, old: LiveQuery | None, *, in_loop: bool) -> Planned:
+        nodes = own_nodes(plan)
+        keeps = kept_steps(old.plan, plan) if old is not None else frozenset()
+        remember = frozenset(node for node in nodes if not is_stateless(node))
+        return Planned(plan, tuple(nodes), remember, keeps, in_loop)
 
 
 @dataclass(slots=True)
@@ -274,7 +292,7 @@ class LiveQueries:
         try:
             for action in change.actions:
                 if isinstance(action, Register):
-                    self._place(action, *plans[action.query.name.lower()], time, splice, retained)
+                    self._place(action, plans[action.query.name.lower()], time, splice, retained)
             # Queries of a loop read one another: all are placed before any begins.
             for placed in splice.placed.values():
                 self._begin(placed, splice)
@@ -289,7 +307,7 @@ class LiveQueries:
             return
         comes = {one.query.name.lower() for one in change.actions if isinstance(one, Register)}
         for name in comes:
-            reads = {node.name.lower() for node in walk(plans[name][0]) if isinstance(node, Ref)}
+            reads = {node.name.lower() for node in walk(plans[name].plan) if isinstance(node, Ref)}
             for key in sorted({name, *reads}):
                 found = self.queries.get(key)
                 if found is not None and found.root in self._graph.dead:
@@ -336,8 +354,7 @@ class LiveQueries:
     def _place(
         self,
         action: Register,
-        plan: Node,
-        in_loop: bool,
+        planned: Planned,
         time: int | None,
         splice: Splice,
         retained: Retained,
@@ -347,12 +364,14 @@ class LiveQueries:
         began = BEGINNING if time is None else (time, _BACKFILLED if action.backfill else _CAME)
         if old is not None and time is not None:
             began = (time, _REPLACED)
-        keeps = kept_steps(old.plan, plan) if old is not None and time is not None else frozenset()
-        query = LiveQuery(action.query, plan, {}, {}, _UNKNOWN, began, in_loop)
+        query = LiveQuery(action.query, planned.plan, {}, {}, _UNKNOWN, began, planned.in_loop)
         mine: list[int] = []
-        for node in own_nodes(plan):
-            self._step(node, query, old, keeps, splice, mine)
-        query.root = query.steps[plan]
+        for node in planned.nodes:
+            since = began if node in planned.remember else None
+            if old is not None and time is not None and node in planned.keeps:
+                since = old.since[node]
+            self._step(node, query, since, splice, mine)
+        query.root = query.steps[planned.plan]
         splice.coming[name.lower()] = query
         if time is not None:
             past = retained if action.backfill else {}
@@ -374,20 +393,10 @@ class LiveQueries:
             self._tell(placed, splice)
 
     def _step(
-        self,
-        node: Node,
-        query: LiveQuery,
-        old: LiveQuery | None,
-        keeps: frozenset[Node],
-        splice: Splice,
-        mine: list[int],
+        self, node: Node, query: LiveQuery, since: Since | None, splice: Splice, mine: list[int]
     ) -> None:
         """The step for a node: one that is there, or a new one."""
-        inputs = tuple(self._source(child, query, splice) for child in node.children)
-        since: Since | None = None if is_stateless(node) else query.began
-        if node in keeps:
-            assert old is not None
-            since = old.since[node]
+        inputs = tuple([self._source(child, query, splice) for child in node.children])
         key = (node, since, inputs)
         step = self._steps.get(key)
         if step is None:

@@ -7,6 +7,7 @@ it to run; how that is cut into epochs never shows in the answers.
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -54,6 +55,16 @@ class Answer:
     refused: list[tuple[str, I64]] = field(default_factory=list)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Ready:
+    """A text that changes queries, bound against a version of the catalog; planned, if it is for now."""
+
+    text: str
+    changes: tuple[Change, ...]
+    plans: Mapping[str, Planned]
+    version: int
+
+
 class Pipeline:
     """Feeds in, operators, answers out."""
 
@@ -66,6 +77,8 @@ class Pipeline:
         context = Context(self.dictionary, self.failures)
         self._graph = Graph(plan, context, max_ticks)
         self.catalog = LiveCatalog.of(app)
+        #: Held while names are looked up or change their meaning, never while waiting for anything else.
+        self._naming = threading.RLock()
         self.live = LiveQueries(self._graph, context, self._table)
         self._adopt(plan)
         self.pending: list[Change] = list(app.changes)
@@ -219,7 +232,8 @@ class Pipeline:
         answer = self._run_upto(upto, last=upto == goal)
         answer.is_cut = upto < goal
         if change is not None and change.at == upto:
-            self._change(self.pending.pop(0))
+            due = self.pending.pop(0)
+            self._change(due, self._planned(due))
             answer.change = change
         return answer
 
@@ -340,7 +354,31 @@ class Pipeline:
         It takes effect at the first time of which nothing has run, or at the time that AT names: then a
         later `run` does it. Returns the changes with their times. A wrong text changes nothing.
         """
-        changes = self.catalog.bind(text)
+        return self.apply(self.make_ready(text))
+
+    def make_ready(self, text: str) -> Ready:
+        """Binds and plans what a text says: most of the work, and the stream may flow on meanwhile."""
+        with self._naming:
+            changes = self.catalog.bind(text)
+            plans = self._planned(changes[0]) if changes and changes[0].at is None else {}
+            return Ready(text, changes, plans, self.catalog.version)
+
+    def _planned(self, change: Change) -> dict[str, Planned]:
+        after = self.catalog.after(change)
+        found = {}
+        for one in change.actions:
+            if isinstance(one, Register):
+                key = one.query.name.lower()
+                in_loop = after.in_loop(key)
+                plan = plan_query(one.query, after, in_loop=in_loop)
+                found[key] = Planned.of(plan, self.live.queries.get(key), in_loop=in_loop)
+        return found
+
+    def apply(self, ready: Ready) -> tuple[Change, ...]:
+        """What holds the stream up: the changes take effect. As `execute`."""
+        if ready.version != self.catalog.version:
+            ready = self.make_ready(ready.text)  # names may mean something else by now
+        changes = ready.changes
         for change in changes:
             self._check_limits(change)
             self.on_check(change)
@@ -355,7 +393,7 @@ class Pipeline:
         for change in changes:
             if change.at is None:
                 change = replace(change, at=self._upto.ts if self.begun else None)
-                self._change(change)
+                self._change(change, ready.plans)
             else:
                 self.pending.append(change)
                 self.pending.sort(key=lambda each: each.at or 0)
@@ -389,20 +427,14 @@ class Pipeline:
                 f"the live queries remember {held} bytes and {room} is the most: SET max_state_bytes"
             )
 
-    def _change(self, change: Change) -> None:
+    def _change(self, change: Change, plans: Mapping[str, Planned]) -> None:
         """The change takes effect now, between two times."""
         time = self._upto.ts if self.begun else None
-        after = self.catalog.after(change)
-        plans: dict[str, Planned] = {}
-        for one in change.actions:
-            if isinstance(one, Register):
-                in_loop = after.in_loop(one.query.name)
-                plan = plan_query(one.query, after, in_loop=in_loop)
-                plans[one.query.name.lower()] = (plan, in_loop)
         splice = self.live.prepare(change, plans, time, self._retained.since(time or 0))
         self.live.commit(change, splice, time)
         self._has_changed = True
-        self.catalog.apply(change)
+        with self._naming:
+            self.catalog.apply(change)
         self.queries = dict(self.queries)
         for action in change.actions:
             if isinstance(action, Register):

@@ -17,7 +17,7 @@ from kasen.errors import ResourceError
 from kasen.plan.changes import Change
 from kasen.plan.physical import Plan
 from kasen.runtime.outputs import OnAnswer, Outputs
-from kasen.runtime.pipeline import Pipeline
+from kasen.runtime.pipeline import Pipeline, Ready
 from kasen.runtime.pressure import Gate, Punctuation, Pushed, ShedLog, read_log
 
 INPUT_ROWS = 1 << 19
@@ -69,6 +69,8 @@ class PushedRun:
         self._thread: threading.Thread | None = None
         self._error: Exception | None = None
         self._stopping = False
+        #: Changes that are ready and wait for their turn.
+        self._changers: list[Ready] = []
         self._moved = 0
         # How many changes a row brings: measured, for cutting runs so that answers fit; a guess at first.
         self._yield = 64.0
@@ -80,6 +82,7 @@ class PushedRun:
     def push(self, pushed: Pushed) -> None:
         """Admits rows as their stream's policy says and, without a thread of its own, matches them."""
         with self._changed:
+            self._let_changes_in()
             self._check()
             rest = self.gate.admit(pushed)
             if rest is None:
@@ -116,15 +119,28 @@ class PushedRun:
             self._check()
             self._go_on()
 
-    def execute(self, text: str) -> tuple[Change, ...]:
-        """Queries come and go, between what has been matched and what waits; returns what happens."""
+    def execute(self, text: str, on_change: Callable[[Change], None]) -> None:
+        """Queries come and go, between what has been matched and what waits; `on_change` hears of it.
+
+        Other threads' pushes go on while the text is made ready; then they let the change go first.
+        """
+        ready = self.pipeline.make_ready(text)
+        self._changers.append(ready)
         with self._changed:
+            self._changers.remove(ready)
             self._check()
-            changes = self.pipeline.execute(text)
-            for change in changes:
-                if change not in self.pipeline.pending:
-                    self.outputs.follow(change)
-            return changes
+            try:
+                for change in self.pipeline.apply(ready):
+                    if change not in self.pipeline.pending:
+                        self.outputs.follow(change)
+                    on_change(change)
+            finally:
+                self._changed.notify_all()
+
+    def _let_changes_in(self) -> None:
+        """A lock is not fair: who pushes without a pause would keep everybody else out."""
+        while self._changers and self.state is not Matching.MATCH:
+            self._changed.wait()
 
     # ------------------------------------------------------------ matching
 
