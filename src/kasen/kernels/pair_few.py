@@ -6,7 +6,7 @@ from typing import Any
 
 from kasen.kernels.compiled import M, V, compiled
 from kasen.kernels.pair_join import CANCELS, DONE, PAIR_AT, PAIR_LEFT, PAIR_RIGHT, PHASE, WRITTEN, J, match
-from kasen.kernels.pair_output import gather
+from kasen.kernels.pair_output import gather, gather_nulls
 from kasen.kernels.pair_rows import (
     ANY_NULLS,
     BASE,
@@ -84,5 +84,7 @@ def join_few(
         out[OUT_TS, n] = store[row_place(cfg, side, number)]
         at = number - cfg[side, FIRST]
         out[OUT_SUB, n] = r_sub[at] if side else l_sub[at]
-    gather(store, cfg, pairs, columns, count, out[OUT_DATA:], 0)
+    data = out[OUT_DATA:]
+    gather(store, cfg, pairs, columns, count, data, 0)
+    gather_nulls(store, cfg, pairs, columns, count, data, 0)
     return count

@@ -51,21 +51,24 @@ from kasen.kernels.pair_rows import (
 )
 from kasen.kernels.rings import COUNTED, NOW, ROWS, UNBOUNDED
 
-# What `match` says when it returns: the pairs, or the table, are to be given more room.
-DONE, PAIRS_FULL, TABLE_FULL = range(3)
+# What `match` says when it returns: the pairs, or the table, are to be given more room. Only the first of two
+# stages (see pair_stages) says SPECIAL: `match` is to go on.
+DONE, PAIRS_FULL, TABLE_FULL, SPECIAL = range(4)
 
 # `cursor`: the arrivals taken of each side and of both, the pairs written; what is being done, the block's
 # arrivals and those of them whose pairs are written, how many to plan and to expand at once; keys in the
-# table, and how many might come; whether pairs that leave were written.
+# table, and how many might come; whether pairs that leave were written. Of a piece that is matched in two
+# stages, the blocks that went through the first, and through the second.
 LEFT, RIGHT, TAKEN, WRITTEN, PHASE, PLANNED, EXPANDED, SIZE, SPAN, USED, WANTED, CANCELS = range(12)
-CURSOR = 12
+BLOCKS_ENTERED, BLOCKS_EXPANDED = 12, 13
+CURSOR = 14
 
 #: Arrivals of a block, and pairs found before they are put in order.
 BLOCK, FOUND = 4096, 16384
 # While tuples arrive several an instant, blocks are short.
 _SHORT = 8
 
-_PLAIN, _EXPANDING, _LEAVING, _ARRIVING = range(4)
+_PLAIN, _EXPANDING, LEAVING, _ARRIVING = range(4)
 # The rows of `work`, one place for an arrival: its id, its key's slot, its newest partner, the least id that
 # it may meet, its pairs.
 _ID, _SLOT, _HEAD, _LEAST, _PAIRS = range(5)
@@ -505,7 +508,8 @@ def meet(
     return True
 
 
-_RUN = f"{V}, {M}, {M}, {I}, {V}, {I}, {V}, {V}, {M}, {M}, {V}"
+#: What most of these take first.
+RUN = f"{V}, {M}, {M}, {I}, {V}, {I}, {V}, {V}, {M}, {M}, {V}"
 
 
 @compiled(f"int64({M}, {V}, int64)")
@@ -514,7 +518,7 @@ def next_id(cfg: Any, cursor: Any, lefts: Any) -> Any:
     return 2 * (cfg[0, FIRST] + cursor[LEFT]) if lefts else 2 * (cfg[1, FIRST] + cursor[RIGHT]) + 1
 
 
-@compiled(f"boolean({_RUN}, {J})", inline=False)
+@compiled(f"boolean({RUN}, {J})", inline=False)
 def leave(
     store: Any, cfg: Any, keys: Any, links: Any, table: Any, heads: Any, l_sub: Any, r_sub: Any,
     l_marks: Any, r_marks: Any, cursor: Any, pairs: Any,
@@ -537,7 +541,7 @@ def leave(
     return fits
 
 
-@compiled(f"boolean({_RUN}, {J})", inline=False)
+@compiled(f"boolean({RUN}, {J})", inline=False)
 def arrive(
     store: Any, cfg: Any, keys: Any, links: Any, table: Any, heads: Any, l_sub: Any, r_sub: Any,
     l_marks: Any, r_marks: Any, cursor: Any, pairs: Any,
@@ -640,7 +644,21 @@ def take_block(cfg: Any, cursor: Any, work: Any, count: Any) -> None:
             cfg[side, START] = max(cfg[side, START], cfg[side, NEXT] - cfg[side, LENGTH])
 
 
-@compiled(f"int64({_RUN}, {J}, {V}, {J}, {J})", inline=False)
+@compiled(f"int64({RUN}, {J}, {V})")
+def enter_block(
+    store: Any, cfg: Any, keys: Any, links: Any, table: Any, heads: Any, l_sub: Any, r_sub: Any,
+    l_marks: Any, r_marks: Any, cursor: Any, work: Any, words: Any,
+) -> Any:  # fmt: skip
+    """The arrivals of the next block enter their chains; how many, 0 if an instant must be done by itself."""
+    count = plan(store, cfg, keys, l_sub, r_sub, l_marks, r_marks, cursor, work)
+    if count:
+        look_up(store, cfg, keys, table, work, words, count)
+        cursor[USED] += enter_all(cfg, links, table, heads, work, words, count)
+        take_block(cfg, cursor, work, count)
+    return count
+
+
+@compiled(f"int64({RUN}, {J}, {V}, {J}, {J})", inline=False)
 def match(
     store: Any, cfg: Any, keys: Any, links: Any, table: Any, heads: Any, l_sub: Any, r_sub: Any,
     l_marks: Any, r_marks: Any, cursor: Any, work: Any, words: Any, found: Any, pairs: Any,
@@ -658,20 +676,19 @@ def match(
             cursor[WANTED] = min(left, work.shape[1])
             if cursor[USED] + cursor[WANTED] > most_keys(len(table) // 2):
                 return TABLE_FULL
-            count = plan(store, cfg, keys, l_sub, r_sub, l_marks, r_marks, cursor, work)
+            count = enter_block(
+                store, cfg, keys, links, table, heads, l_sub, r_sub, l_marks, r_marks, cursor, work, words
+            )
             if count == 0:
-                cursor[PHASE] = _LEAVING
+                cursor[PHASE] = LEAVING
                 continue
-            look_up(store, cfg, keys, table, work, words, count)
-            cursor[USED] += enter_all(cfg, links, table, heads, work, words, count)
-            take_block(cfg, cursor, work, count)
             cursor[PHASE], cursor[PLANNED], cursor[EXPANDED] = _EXPANDING, count, 0
         elif cursor[PHASE] == _EXPANDING:
             if not expand(cfg, links, cursor, work, found, pairs):
                 return PAIRS_FULL
             cursor[TAKEN] += cursor[PLANNED]
             cursor[PHASE] = _PLAIN
-        elif cursor[PHASE] == _LEAVING:
+        elif cursor[PHASE] == LEAVING:
             _, _, n, m = next_instant(store, cfg, l_sub, r_sub, cursor)
             cursor[WANTED] = n + m
             if cursor[USED] + cursor[WANTED] > most_keys(len(table) // 2):

@@ -26,7 +26,7 @@ def verify(store: Any, cfg: Any, keys: Any, pairs: Any, count: Any) -> Any:
 def instants(store: Any, cfg: Any, pairs: Any, subs: Any, count: Any, ts: Any, sub: Any, to: Any) -> None:
     """The instants of pairs none of which leave, into the places from `to` on: those of their arrivals.
 
-    `subs` are those of the call's arrivals, the left side's first; if empty, they are all 0.
+    `subs` are those of the call's arrivals, the left side's first; if empty, they are not written.
     """
     l_at, r_at = row_place(cfg, 0, 0), row_place(cfg, 1, 0)
     for n in range(count):
@@ -39,9 +39,6 @@ def instants(store: Any, cfg: Any, pairs: Any, subs: Any, count: Any, ts: Any, s
             side = pairs[PAIR_AT, n] & 1
             number = np.int64(pairs[PAIR_RIGHT, n] if side else pairs[PAIR_LEFT, n])
             sub[to + n] = subs[np.uint64(number + (r_at if side else l_at))]
-    else:
-        for n in range(count):
-            sub[to + n] = 0
 
 
 @compiled(f"void({V}, {M}, {J}, {V}, {V}, {V}, {V})", inline=False)
@@ -61,17 +58,19 @@ def mixed_instants(store: Any, cfg: Any, pairs: Any, subs: Any, ts: Any, sub: An
 
 @compiled(f"void({V}, {M}, {J}, {M}, int64, {M}, int64)", inline=False)
 def gather(store: Any, cfg: Any, pairs: Any, columns: Any, count: Any, data: Any, to: Any) -> None:
-    """The pairs' values into the places of `data` from `to` on.
-
-    `columns` are (side, word); the rows of `data` are they and the NULL bits.
-    """
-    width = len(columns)
-    for c in range(width):
+    """The pairs' values into the places of `data` from `to` on. `columns` are (side, word)."""
+    for c in range(len(columns)):
         side = columns[c, 0]
         at = row_place(cfg, side, 0) + columns[c, 1] * cfg[side, ROOM]
         numbers = PAIR_RIGHT if side else PAIR_LEFT
         for n in range(count):
             data[c, to + n] = store[np.uint64(at + pairs[numbers, n])]
+
+
+@compiled(f"void({V}, {M}, {J}, {M}, int64, {M}, int64)", inline=False)
+def gather_nulls(store: Any, cfg: Any, pairs: Any, columns: Any, count: Any, data: Any, to: Any) -> None:
+    """The pairs' NULL bits into the last row of `data`."""
+    width = len(columns)
     for n in range(count):
         data[width, to + n] = 0
     for c in range(width):

@@ -18,7 +18,8 @@ _NOTHING = np.empty(0, np.int64)
 class PairOutput:
     """Pairs as changes, in arrays that may be longer than what they hold.
 
-    `columns` are as the kernel takes them; `room` is for how many pairs there is room at first.
+    `columns` are as the kernel takes them; `room` is for how many pairs there is room at first. Subs and NULL
+    bits are written only from the first on that is not 0, which often never comes.
     """
 
     def __init__(self, columns: I64, room: int) -> None:
@@ -29,7 +30,8 @@ class PairOutput:
         self._make(room)
 
     def _make(self, room: int) -> None:
-        self._ts, self._sub = np.empty(room, np.int64), np.empty(room, np.int64)
+        self._ts = np.empty(room, np.int64)
+        self._sub = np.empty(room, np.int64) if self._any_subs else _NOTHING
         self._data: I64 = np.empty((len(self._columns) + 1, room), np.int64)
 
     def make_room(self, count: int) -> int:
@@ -45,11 +47,16 @@ class PairOutput:
     def write(self, at: int, store: I64, cfg: I64, pairs: I32, count: int, l_sub: I64, r_sub: I64) -> None:
         """Writes pairs that enter to where `make_room` made room for them."""
         subs = _NOTHING
-        if not (are_zeros(l_sub) and are_zeros(r_sub)):
-            subs, self._any_subs = np.concatenate([l_sub, r_sub]), True
-        self._any_nulls |= bool(cfg[0, ANY_NULLS] or cfg[1, ANY_NULLS])
+        if not (are_zeros(l_sub) and are_zeros(r_sub)) or self._any_subs:
+            subs = np.concatenate([l_sub, r_sub])
+            if not self._any_subs:
+                self._any_subs, self._sub = True, np.zeros(len(self._ts), np.int64)
         kernel.instants(store, cfg, pairs, subs, count, self._ts, self._sub, at)
         kernel.gather(store, cfg, pairs, self._columns, count, self._data, at)
+        if self._any_nulls or cfg[0, ANY_NULLS] or cfg[1, ANY_NULLS]:
+            if not self._any_nulls:
+                self._any_nulls, self._data[-1, :at] = True, 0
+            kernel.gather_nulls(store, cfg, pairs, self._columns, count, self._data, at)
 
     def write_netted(self, store: I64, cfg: I64, pairs: I32, count: int, l_sub: I64, r_sub: I64) -> None:
         """Writes pairs some of which leave: of each instant, what enters net."""
@@ -57,6 +64,7 @@ class PairOutput:
         data = np.empty((len(self._columns) + 1, count), np.int64)
         kernel.mixed_instants(store, cfg, pairs, np.concatenate([l_sub, r_sub]), ts, sub, diff)
         kernel.gather(store, cfg, pairs, self._columns, count, data, 0)
+        kernel.gather_nulls(store, cfg, pairs, self._columns, count, data, 0)
         netted = net(Batch(ts, sub, diff, data))
         netted = netted.where(netted.diff > 0)
         self._end_part()
@@ -79,6 +87,8 @@ class PairOutput:
         count = self._count
         if not self._parts and count == len(self._ts) > 0:
             sub = self._sub if self._any_subs else zeros(count)
+            if not self._any_nulls:
+                self._data[-1] = 0
             return Batch(self._ts, sub, ones(count), self._data, whole=not self._any_nulls)
         self._end_part()
         return Lazy(self._parts, is_fresh=True) if self._parts else None

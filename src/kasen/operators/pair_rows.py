@@ -17,8 +17,12 @@ from kasen.operators.rings import Side, aligned
 I32 = npt.NDArray[np.int32]
 #: Some of a batch's changes: the first, and where they end.
 Span = tuple[int, int]
+#: What is taken of each side at once.
+Pieces = tuple[Span, Span]
 
 _LEAST = 64
+# Room is made for so many times the rows that need some.
+_AHEAD = 8
 _NOTHING = np.empty(0, np.int64)
 # Rooms this much larger than what they hold are given back.
 _TOO_LARGE = 8
@@ -80,36 +84,72 @@ class PairRows:
 
     def must_move(self, *several: Sequence[Span]) -> bool:
         """Whether rows will move before so many more can be received."""
-        counts = [sum(spans[side][1] - spans[side][0] for spans in several) for side in (0, 1)]
-        return not (self._has_room(0, counts[0]) and self._has_room(1, counts[1]))
+        return not self._have_room([sum(counts) for counts in zip(*map(_counts, several), strict=True)])
 
-    def _has_room(self, side: int, count: int) -> bool:
-        next_ = self.cfg.item(side, kernel.NEXT)
-        end = next_ - self.cfg.item(side, kernel.BASE) + count
-        return end <= self.cfg.item(side, kernel.ROOM) and next_ + count < kernel.MOST_ROWS
+    def _have_room(self, counts: Sequence[int]) -> bool:
+        for side, count in enumerate(counts):
+            next_ = self.cfg.item(side, kernel.NEXT)
+            end = next_ - self.cfg.item(side, kernel.BASE) + count
+            if end > self.cfg.item(side, kernel.ROOM) or next_ + count >= kernel.MOST_ROWS:
+                return False
+        return True
 
-    def _make_room(self, side: int, count: int) -> None:
-        """Room for so many more rows of a side."""
-        if self._has_room(side, count):
+    def _make_room(self, counts: Sequence[int]) -> None:
+        """Room for so many more rows of each side."""
+        if self._have_room(counts):
             return
-        cfg = self.cfg[side]
-        room = int(cfg[kernel.ROOM])
-        held = self.held(side)
-        if held + count >= kernel.MOST_ROWS:
-            raise ResourceError(f"a joined window of {held} rows: it can have {kernel.MOST_ROWS} at most")
-        wanted = max(_LEAST, held + count + max(held // 8, 4 * count))
-        if wanted > room or (room > _LARGE and room > _TOO_LARGE * wanted):
-            rooms = [int(each) for each in self.cfg[:, kernel.ROOM]]
-            rooms[side] = wanted
-            self._lay_out(rooms)
+        for side, count in enumerate(counts):
+            if self.held(side) + count >= kernel.MOST_ROWS:
+                raise ResourceError(
+                    f"a joined window of {self.held(side)} rows: it can have {kernel.MOST_ROWS} at most"
+                )
+        # Both sides at once, because the other's turn would come soon.
+        if self._fit(counts):
+            for side in (0, 1):
+                self._move_back(side)
         else:
-            view, links = self._rows(side), self._links(side)
-            self._views[side][:, :held] = view
-            at = int(cfg[kernel.LINKS_AT])
-            self.links[at : at + held] = links
-            cfg[kernel.BASE] = cfg[kernel.START]
-        if cfg[kernel.NEXT] + count >= kernel.MOST_ROWS:
+            self._lay_out([self._room_for(side, count) for side, count in enumerate(counts)])
+        if not self._have_room(counts):
             self._renumber()
+
+    def _fit(self, counts: Sequence[int]) -> bool:
+        """Whether so many more rows, and some after them, can be received in the memory that there is."""
+        return all(self._fits(side, count) for side, count in enumerate(counts))
+
+    def _fits(self, side: int, count: int) -> bool:
+        held, room = self.held(side), self.cfg.item(side, kernel.ROOM)
+        least = max(_LEAST, held + max(held // 8, _AHEAD * count))
+        return least <= room and (room <= _LARGE or room <= _TOO_LARGE * least)
+
+    def _room_for(self, side: int, count: int) -> int:
+        """For how many rows new memory has room; a little more than it needs, so that it lasts."""
+        held = self.held(side)
+        return max(_LEAST, held + count + max(held // 8, _AHEAD * count))
+
+    def _move_back(self, side: int) -> None:
+        """The rows in the window move to where the memory begins."""
+        held = self.held(side)
+        for word, to in zip(self._rows(side), self._views[side], strict=True):
+            to[:held] = word  # one by one: of a matrix numpy would make a copy first, in case it overlaps
+        at = self.cfg.item(side, kernel.LINKS_AT)
+        self.links[at : at + held] = self._links(side)
+        self.cfg[side, kernel.BASE] = self.cfg[side, kernel.START]
+
+    def starts(self) -> Sequence[int]:
+        """The oldest row of each window."""
+        return self.cfg.item(0, kernel.START), self.cfg.item(1, kernel.START)
+
+    def would_overwrite(self, spans: Sequence[Span], since: Sequence[int]) -> bool:
+        """Whether to receive `spans` could write over rows from `since` on, where they lie now."""
+        counts = _counts(spans)
+        return (
+            not self._have_room(counts)
+            and self._fit(counts)
+            and any(
+                since[side] - self.cfg.item(side, kernel.BASE) < self.held(side) + counts[side]
+                for side in (0, 1)
+            )
+        )
 
     def _renumber(self) -> None:
         """Rows are numbered from 0 again."""
@@ -143,26 +183,22 @@ class PairRows:
 
     def receive(self, inputs: Sequence[Batch], spans: Sequence[Span]) -> None:
         """Writes arrivals behind the rows of each side; it is up to kernels to let them enter."""
-        for side, (begin, end) in enumerate(spans):  # of both first, because arrivals do not move with rows
-            self._make_room(side, end - begin)
-        self.begin(spans, self.place(inputs, spans))
+        self._make_room(_counts(spans))
+        self.begin(spans, [self.place(side, inputs, spans) for side in (0, 1)])
 
     def place(
-        self, inputs: Sequence[Batch], spans: Sequence[Span], behind: Sequence[Span] = ()
-    ) -> list[bool]:
-        """Writes arrivals, for which there is room, behind the rows and behind those of `behind`.
+        self, side: int, inputs: Sequence[Batch], spans: Sequence[Span], behind: Sequence[Span] = ()
+    ) -> bool:
+        """Writes a side's arrivals, for which there is room, behind the rows and behind those of `behind`.
 
-        Returns of each side whether there are any NULLs. Changes no marks: kernels may run meanwhile.
+        Returns whether there are any NULLs. Changes no marks: kernels may run meanwhile.
         """
-        any_nulls = []
-        for side, (begin, end) in enumerate(spans):
-            at = self.cfg.item(side, kernel.FIRST if behind else kernel.NEXT) - self.cfg.item(
-                side, kernel.BASE
-            )
-            at += behind[side][1] - behind[side][0] if behind else 0
-            to = self._views[side][:, at : at + end - begin]
-            any_nulls.append(begin < end and _write(inputs[side], begin, end, to))
-        return any_nulls
+        begin, end = spans[side]
+        if begin == end:
+            return False
+        at = self.cfg.item(side, kernel.FIRST if behind else kernel.NEXT) - self.cfg.item(side, kernel.BASE)
+        at += behind[side][1] - behind[side][0] if behind else 0
+        return _write(inputs[side], begin, end, self._views[side][:, at : at + end - begin])
 
     def begin(self, spans: Sequence[Span], any_nulls: Sequence[bool]) -> None:
         """From now on the arrivals that were placed next are those that kernels let enter."""
@@ -186,7 +222,7 @@ class PairRows:
         for side in (0, 1):
             rows = np.ascontiguousarray(state[f"rows{side}"], np.int64).T
             count = rows.shape[1]
-            self._make_room(side, count)
+            self._make_room([0, count] if side else [count, 0])
             self._views[side][:, :count] = rows
             self.cfg[side, kernel.ANY_NULLS] = bool(np.count_nonzero(rows[-1]))
             self.make_slots(count)
@@ -194,6 +230,10 @@ class PairRows:
                 self.store, self.cfg, self.keys, self.links, self.table, self.heads, side, 0, count
             )
             self.cfg[side, kernel.NEXT] = count
+
+
+def _counts(spans: Sequence[Span]) -> list[int]:
+    return [end - begin for begin, end in spans]
 
 
 def _write(batch: Batch, begin: int, end: int, to: I64) -> bool:
