@@ -56,7 +56,7 @@ def check_rules(duck: duckdb.DuckDBPyConnection, app: App, tables: Tables) -> di
     fired = [arrivals(duck, leaf.child, before, now) for leaf in leaves(before)]
     current = before
     for rule in RULES:
-        for name, plan in current.items():
+        for plan in current.values():
             if rule in ABOUT and ABOUT[rule].isdisjoint(map(type, walk(plan))):
                 assert rule(plan) == plan, f"{rule.__name__} is about more than it says"
         current = {name: rule(plan) for name, plan in current.items()}
