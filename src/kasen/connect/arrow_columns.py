@@ -25,6 +25,8 @@ _EXACT = 2.0**53
 _MICROS = {"d": 86_400 * 10**6, "s": 10**6, "ms": 10**3, "us": 1}
 #: Of these every value is right, and lies in memory as a column has it.
 _AS_THEY_LIE = {Kind.BIGINT: (pa.int64(),), Kind.TIMESTAMP: (pa.timestamp("us"), pa.int64())}
+#: Of these every value is right, and only wider as a column has it.
+_NARROW = (pa.int8(), pa.int16(), pa.int32())
 _DATE_UNITS = {pa.date32(): "d", pa.date64(): "ms"}
 
 
@@ -80,6 +82,9 @@ def read_array(draft: Draft, index: int, array: pa.Array) -> None:
         return
     if array.type in _AS_THEY_LIE.get(type_.kind, ()) and not array.null_count:
         draft.data[index] = _lent(array) if draft.lend else fixed_values(array).copy()
+        return
+    if type_.is_integer and array.type in _NARROW and not array.null_count:
+        draft.data[index] = fixed_values(array).astype(np.int64)
         return
     values, nulls = _numbers(draft, array, type_)
     draft.data[index] = values

@@ -1,16 +1,51 @@
-"""The answers of many shards as one: net, and in order."""
+"""Answers that come in parts as one: of many shards, or of pieces of an epoch."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
-from kasen.operators.batch import Batch, orderings
+from kasen.operators.batch import Batch, concat, orderings
 from kasen.operators.dictionary import Dictionary
 from kasen.operators.net import net
 from kasen.operators.streamify import units
 from kasen.operators.value_order import ValueOrder
 from kasen.plan.changes import RegisteredQuery
+from kasen.runtime.pipeline import Answer, Pipeline
 from kasen.runtime.shipment import CHANGE, Shipper, unpack_changes
+
+#: So many rows run at once: operators find in the cache what the one before them has left there.
+_PIECE = 1 << 19
+
+
+def answers_in_pieces(pipeline: Pipeline) -> Iterator[Answer]:
+    """What `pipeline.answers()` yields, with the rows run piece by piece."""
+    parts: list[Answer] = []
+    while True:
+        parts.append(answer := pipeline.run(_PIECE))
+        if answer.change is not None or not answer.is_cut:
+            yield _joined(parts)
+            parts = []
+        if not answer.is_cut:
+            return
+
+
+def _joined(parts: list[Answer]) -> Answer:
+    """Answers that follow one another as one; only after the last of them queries may have changed."""
+    if len(parts) == 1:
+        return parts[0]
+    batches: dict[str, list[Batch]] = {}
+    for part in parts:
+        for name, batch in part.changes.items():
+            batches.setdefault(name, []).append(batch)
+    return Answer(
+        {name: concat(each, each[0].columns) for name, each in batches.items()},
+        sum(part.rows for part in parts),
+        parts[-1].is_cut,
+        parts[-1].queries,
+        parts[-1].change,
+        [each for part in parts for each in part.deletions],
+        [each for part in parts for each in part.refused],
+    )
 
 
 class Gathered:

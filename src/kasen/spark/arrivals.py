@@ -6,7 +6,7 @@ too late is read again from its file.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
@@ -92,17 +92,25 @@ class Arrivals:
 
     def read(self, source: Source, table: pa.Table) -> Iterator[tuple[Chunk, Rows, I64 | None]]:
         """An input's rows file by file; beside each chunk, how many operations failed in each row."""
-        for file, part in of_files(table, partial(self._files.find, source.one.name)):
-            yield self._chunk(source, part, file)
+        return self.read_files(source, of_files(table, partial(self._files.find, source.one.name)))
+
+    def read_files(
+        self, source: Source, files: Iterable[tuple[str, pa.Table]]
+    ) -> Iterator[tuple[Chunk, Rows, I64 | None]]:
+        """The same of rows that are apart already: by the names of their files, and in this order."""
+        for file, part in files:
+            if len(part):
+                yield self._chunk(source, part, file)
 
     def _chunk(self, source: Source, table: pa.Table, file: str) -> tuple[Chunk, Rows, I64 | None]:
         one = source.one
-        lines = self._numbers(one, file, len(table))
+        lines: I64 | range = self._numbers(one, file, len(table))
         dead: list[DeadLetter] = []
         is_bad = refused(table, source.time)
         if is_bad is not None:
-            dead = self._dead(one, table.filter(is_bad), lines[is_bad.to_numpy()], file)
-            table, lines = table.filter(pc.invert(is_bad)), lines[~is_bad.to_numpy()]
+            numbers = np.asarray(lines, np.int64)
+            dead = self._dead(one, table.filter(is_bad), numbers[is_bad.to_numpy()], file)
+            table, lines = table.filter(pc.invert(is_bad)), numbers[~is_bad.to_numpy()]
         chunk = chunk_of_source(source, table)
         chunk.lines, chunk.dead, chunk.where = lines, dead, self._where(one, file)
         if DIFF in table.column_names and one.is_relation:
@@ -118,7 +126,7 @@ class Arrivals:
             texts = LateTexts(self._texts, one, file, ts)
             chunk.raw_of, chunk.on_expect = texts.text, texts.expect
         failed = table.column(FAILS).to_numpy() if FAILS in table.column_names else None
-        rows = Rows(ts, chunk.diff, data, np.arange(first, first + len(chunk)))
+        rows = Rows(ts, chunk.diff, data, range(first, first + len(chunk)))
         # The positions stay with their rows, so chunk and failures need not be moved.
         return chunk, self._by_value(one, rows) if is_foreign(one) else rows, failed
 
@@ -162,11 +170,11 @@ class Arrivals:
         where = self._where(one, file)
         return [DeadLetter(one.name, line, reason + where, raw) for line, reason, raw in found]
 
-    def _numbers(self, one: Input, file: str, count: int) -> I64:
+    def _numbers(self, one: Input, file: str, count: int) -> range:
         """The rows' lines, counted from the file's first row. A csv file's first line is its header."""
         first = self._first_line(one, file)
         self._lines[one.name, file] = first + count
-        return np.arange(first, first + count, dtype=np.int64)
+        return range(first, first + count)
 
     def _first_line(self, one: Input, file: str) -> int:
         return self._lines.get((one.name, file), 2 if one.connector.format == "csv" else 1)

@@ -19,7 +19,8 @@ from kasen.plan.physical import Input
 
 # That of Spark's xxhash64.
 _SEED = 42
-_PATTERNS = frozenset("[]{}*?")
+#: What Spark takes for patterns in the names of files.
+PATTERNS = frozenset("[]{}*?")
 _ENCODED = frozenset(' %"<>\\^`{|}#?[]')
 
 
@@ -67,7 +68,7 @@ class FileNames:
     def _list(self, stream: str) -> None:
         path = self._paths[stream]
         for file in path.iterdir() if path.is_dir() else [path]:
-            if not _PATTERNS.isdisjoint(file.name):
+            if not PATTERNS.isdisjoint(file.name):
                 fault = f"{stream}: a file is called {file.name}: Spark takes []{{}}*? in names for patterns"
                 raise DataError(f"{fault}, and may read this and other files twice; rename it")
             self._files.setdefault(stream, {})[code(file.name)] = (file.name, file.stat().st_size)

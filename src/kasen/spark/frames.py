@@ -38,6 +38,7 @@ __all__ = [
     "PLACE",
     "RAW",
     "numbered",
+    "open_files",
     "open_frame",
     "spark_type",
     "texts",
@@ -87,6 +88,12 @@ def open_frame(
     follows(one)  # says what is wrong with that option
     reader = _READERS[one.connector.format]
     return reader(spark, one, base / one.connector.option("path"), Reading(files_per_epoch, only))
+
+
+def open_files(spark: SparkSession, one: Input, paths: tuple[str, ...]) -> DataFrame:
+    """The declared columns of a stream's Parquet files, as a batch: a row is bad only if it has no time."""
+    fields = [T.StructField(field.name, spark_type(field.type)) for field in one.schema]
+    return spark.read.schema(T.StructType(fields)).parquet(*paths)
 
 
 def has_many(one: Input, base: Path) -> bool:

@@ -31,7 +31,7 @@ from kasen.spark.epochs import Store, bytes_held
 from kasen.spark.executors import InExecutors, Remote
 from kasen.spark.file_names import FileNames
 from kasen.spark.place import Place
-from kasen.spark.placement import InDriver, Placement, replay
+from kasen.spark.placement import InDriver, OpensFiles, Placement, replay
 from kasen.spark.session import need_utc, session
 from kasen.spark.sinks import SparkSink
 from kasen.spark.sources import adopt, follows
@@ -137,7 +137,15 @@ class SparkRun:
             )
             self._manager = Manager(self.pipeline, self.outputs, plan.app.time, self._keep)
             self._placement = InDriver(
-                native, self.pipeline, self.outputs, self._store, record, self._texts, files, folders
+                native,
+                self.pipeline,
+                self.outputs,
+                self._store,
+                record,
+                self._texts,
+                files,
+                folders,
+                self._opens_files(streams),
             )
         else:
             assert self._store is not None
@@ -218,6 +226,15 @@ class SparkRun:
         if given is not None:
             return adopt(one, given)
         return frames.open_frame(self.spark, self.admission.as_read(one), self._base, self._files_per_epoch)
+
+    def _opens_files(self, streams: list[Input]) -> OpensFiles | None:
+        """How files of the only stream are opened once more, if it is one of Parquet files."""
+        one = streams[0] if len(streams) == 1 else None
+        if one is None or one.is_relation or one.connector.format != "parquet":
+            return None
+        if one.name.lower() in self._given:
+            return None
+        return lambda spark, paths: frames.open_files(spark, one, paths)
 
     def _sink(self, connector: Connector, base: Path, name: str, resume: int | None) -> SparkSink:
         return SparkSink(self.spark, connector, base, name, resume)

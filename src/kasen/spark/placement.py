@@ -7,18 +7,19 @@ a micro-batch get to the operators, and how their answers come back.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from kasen.connect.chunk import Chunk
 from kasen.operators.base import State
 from kasen.operators.batch import I64
 from kasen.plan.native.lower import Native
 from kasen.plan.physical import Input
+from kasen.runtime.answers import answers_in_pieces
 from kasen.runtime.arrays import pack_arrays, unpack_arrays
 from kasen.runtime.feed import Rows
 from kasen.runtime.outputs import Outputs, within
@@ -30,7 +31,10 @@ from kasen.spark.epochs import Journal, Store
 from kasen.spark.file_names import FileNames
 from kasen.spark.panes import by_panes
 from kasen.spark.timing import Timing
+from kasen.spark.whole_files import read_whole_files
 
+#: The frame of an only stream's files, by their paths.
+OpensFiles = Callable[[SparkSession, tuple[str, ...]], DataFrame]
 #: What a row in a segment carries besides its columns.
 _ROW = ("ts", "diff", "position")
 #: In a segment: from when to when rows were, that were reduced to fewer; how far time went without rows.
@@ -110,13 +114,15 @@ class InDriver:
         texts: Texts,
         files: FileNames,
         folders: frozenset[str],
+        opens: OpensFiles | None = None,
     ) -> None:
         """`native` is what Spark does of the app; its plan is the rest, which the pipeline runs.
 
         `record` is the commit record of the last epoch of an earlier run, to which `replay` has brought the
-        pipeline.
+        pipeline. With `opens`, large epochs of the only stream are scanned anew (whole_files.py).
         """
         record = record or {}
+        self._opens = opens
         self._streams = [one for one in native.plan.app.inputs if not one.is_static]
         self._pipeline = pipeline
         self._outputs = outputs
@@ -145,7 +151,11 @@ class InDriver:
         self._arrivals.stamp = self._timing.begin(number)
         partials = self._scans[self._streams[0].name].partials
         if partials is None:
-            self.take(batch.toArrow())
+            files = read_whole_files(batch, self._files_frame) if self._opens is not None else None
+            if files is None:
+                self.take(batch.toArrow())
+            else:
+                self.take_files(files)
             return
         self._segment, self._tables = self._tables, {}
         one, base = self._streams[0], batch.withColumnsRenamed(self._base_names())
@@ -165,6 +175,19 @@ class InDriver:
                 self._take(source.one, chunk, rows, failed)
         self._advance()
         self._answer()
+
+    def take_files(self, files: Iterable[tuple[str, pa.Table]]) -> None:
+        """The same of an only stream, file by file."""
+        self._segment, self._tables = self._tables, {}
+        for chunk, rows, failed in self._arrivals.read_files(self._sources[0], files):
+            self._take(self._streams[0], chunk, rows, failed)
+        self._advance()
+        self._answer()
+
+    def _files_frame(self, batch: DataFrame, paths: tuple[str, ...]) -> DataFrame:
+        """Files of the only stream as a micro-batch has them, but for the number of the file."""
+        assert self._opens is not None
+        return self.frame({self._streams[0].name: self._opens(batch.sparkSession, paths)})
 
     def _advance(self) -> None:
         """Time goes on where it does so without rows, and where nobody waits for them any longer."""
@@ -224,10 +247,12 @@ class InDriver:
         return {"journal": self._journal.to_json(), "counts": self._arrivals.counts}
 
     def _answer(self) -> None:
-        for answer in self._pipeline.answers():
+        for answer in answers_in_pieces(self._pipeline):
             self._outputs.deliver(answer)
 
 
 def _offset(rows: Rows) -> int:
     """What to take from a row's position to get its row in its chunk."""
-    return int(rows.position.min()) if len(rows) else 0
+    if isinstance(rows.stood, range):
+        return rows.stood.start
+    return int(rows.stood.min()) if len(rows) else 0

@@ -94,7 +94,8 @@ def _part(frame: DataFrame, index: int, one: Input, scan: NativeScan, slots: Slo
     pairs = zip(slots.places[index], scan.columns, strict=True)
     sql = {slot: text for slot, text in pairs if slot is not None and text is not None}
     columns: list[Column] = [F.lit(index).cast("tinyint").alias(STREAM)] if slots.several else []
-    columns.append(F.col(FILE))
+    if FILE in frame.columns:  # else whole_files.py knows
+        columns.append(F.col(FILE))
     if slots.noted:
         columns += [F.col(BAD), _raw(one).alias(RAW)]
     if slots.signed:

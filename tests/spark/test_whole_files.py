@@ -1,0 +1,125 @@
+"""Large epochs of Parquet files are scanned anew: the same rows, in the same order."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from kasen.cql.bind import bind_text
+from kasen.plan.physical import plan_app
+from kasen.runtime import answers
+from kasen.runtime.local import LocalRun, Options
+from kasen.spark import placement, whole_files
+from kasen.spark.pipeline import SparkRun
+from kasen.spark.whole_files import Block, _is_worth
+from tests.engines import Collected
+
+pytestmark = pytest.mark.spark
+
+STREAM = (
+    "REGISTER STREAM s (ts TIMESTAMP, k INTEGER, v BIGINT, name VARCHAR) TIMESTAMP BY ts"
+    " SLACK 2 SECOND FROM 'parquet' OPTIONS (path 's');"
+)
+QUERIES = (
+    "REGISTER QUERY panes AS SELECT k, MAX(v) AS m, COUNT(*) AS n FROM s [RANGE 4 SECOND SLIDE 1 SECOND]"
+    " GROUP BY k;"
+    "REGISTER QUERY kept AS ISTREAM(SELECT k, v / k AS part, name FROM s WHERE v % 3 = 1);"
+)
+#: Of unlike sizes: Spark reads the largest first.
+SIZES = (40, 300, 7, 120, 1, 90)
+
+
+def write(folder: Path) -> None:
+    """Files in order of time but for some rows, of which some are late; a few have no time at all."""
+    folder.mkdir()
+    random = np.random.default_rng(5)
+    first = 0
+    for number, size in enumerate(SIZES):
+        times = (np.arange(first, first + size) * 100_000 + random.integers(0, 3_000_000, size)).astype(
+            object
+        )
+        times[random.random(size) < 0.03] = None
+        keys = random.integers(0, 4, size)
+        columns = {
+            "ts": pa.array(times.tolist(), pa.timestamp("us")),
+            "k": pa.array(keys, pa.int32(), mask=keys == 3),
+            "v": pa.array(random.integers(0, 1000, size)),
+            "name": pa.array([f"n{key}" for key in keys]),
+        }
+        file = folder / f"{number:02}.parquet"
+        pq.write_table(pa.table(columns), file)
+        os.utime(file, (1_000_000 + number,) * 2)
+        first += size
+
+
+def on_spark(base: Path, most: int | None = None) -> tuple[SparkRun, Collected]:
+    plan = plan_app(bind_text(STREAM + QUERIES, base))
+    collected = Collected(plan)
+    run = SparkRun(plan, base, on_answer=collected.add, files_per_epoch=most)
+    collected.run = run
+    run.run()
+    return run, collected
+
+
+def spied(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """For each epoch, whether its files were scanned anew."""
+    found: list[bool] = []
+    read: Callable[..., object] = whole_files.read_whole_files
+
+    def told(*given: object) -> object:
+        result = read(*given)
+        found.append(result is not None)
+        return result
+
+    monkeypatch.setattr(placement, "read_whole_files", told)
+    return found
+
+
+@pytest.mark.parametrize("most", [None, 4])
+def test_rows_late_ones_and_dead_letters_are_those_of_the_local_engine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int | None
+) -> None:
+    write(tmp_path / "s")
+    plan = plan_app(bind_text(STREAM + QUERIES, tmp_path))
+    expected = Collected(plan)
+    local = LocalRun(plan, Options(tmp_path), on_answer=expected.add)
+    expected.run = local
+    local.run()
+    as_it_came, came = on_spark(tmp_path, most)
+    anew = spied(monkeypatch)
+    monkeypatch.setattr(whole_files, "_LEAST_BYTES", 0)
+    monkeypatch.setattr(answers, "_PIECE", 50)
+    run, found = on_spark(tmp_path, most)
+    assert anew == [True] * (1 if most is None else 2)
+    assert found.rows == came.rows == expected.rows
+    assert found.rows["kept"]
+    assert found.rows["panes"]
+    letters = run.outputs.dead_letters
+    assert letters == as_it_came.outputs.dead_letters
+    assert {letter.reason.split(":")[0] for letter in letters} == {"late", "bad timestamp"}
+    assert run.outputs.progress.epochs == as_it_came.outputs.progress.epochs
+    assert run.pipeline.failures.count == as_it_came.pipeline.failures.count > 0
+
+
+def test_a_small_epoch_is_taken_as_it_came(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / "s")
+    anew = spied(monkeypatch)
+    on_spark(tmp_path)
+    assert anew == [False]
+
+
+def test_only_whole_files_that_are_told_apart_are_scanned_anew() -> None:
+    large = 8 << 20
+    assert _is_worth([Block("/in/a.parquet", 0, large, large), Block("/in/b.parquet", 0, 1, 1)])
+    assert not _is_worth([])
+    assert not _is_worth([Block("/in/a.parquet", 0, 1000, 1000)])
+    assert not _is_worth([Block("/in/a.parquet", 0, large, large), Block("/more/a.parquet", 0, 1, 1)])
+    assert not _is_worth([Block("/in/a.parquet", 0, large, 2 * large)])
+    assert not _is_worth([Block("/in/[a].parquet", 0, large, large)])
+    assert not _is_worth([Block(f"/in/{number}", 0, large, large) for number in range(33)])
