@@ -34,7 +34,7 @@ from kasen.operators.mjoin import Seen
 from kasen.operators.pair_join import PairJoin
 from kasen.plan.physical import plan_app
 from kasen.runtime.feed import Rows
-from kasen.runtime.memory import keep_freed_memory
+from kasen.runtime.memory import own_process
 from kasen.runtime.pipeline import Pipeline
 
 ROWS = 65_536
@@ -244,7 +244,7 @@ def memory(out: Table, quick: bool) -> None:
 
 def _held(rows: int) -> float:
     """Bytes by which the process grows for a tuple while both windows fill."""
-    keep_freed_memory()
+    own_process()  # as `kasen run` does
     join = operator(rows)
     random = np.random.default_rng(3)
     before = 0
@@ -340,7 +340,7 @@ def main() -> int:
     parser.add_argument("parts", nargs="*", help="pairs, sizes, memory, latency, skew, many; all if none")
     parser.add_argument("--quick", action="store_true", help="smaller inputs")
     given = parser.parse_args()
-    keep_freed_memory()  # as `kasen run` does
+    own_process()  # as `kasen run` does
     out = Table("Joins: ratios against others in the same run")
     parts: dict[str, Callable[[Table, bool], None]] = {
         "pairs": pairs, "sizes": sizes, "memory": memory, "latency": latency, "skew": skew,

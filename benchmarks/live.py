@@ -28,7 +28,7 @@ from kasen.operators.batch import Batch, ones, zeros
 from kasen.operators.dictionary import Dictionary
 from kasen.operators.selection import GREATEST, Condition, Predicate, Selection, Tree
 from kasen.plan.changes import Change
-from kasen.runtime.memory import keep_freed_memory
+from kasen.runtime.memory import own_process
 from kasen.runtime.pipeline import Ready
 
 KEYS, VALUES = 1000, 1_000_000
@@ -307,7 +307,7 @@ def main() -> None:
     parser.add_argument("parts", nargs="*", default=[])
     options = parser.parse_args()
     quick = options.quick
-    keep_freed_memory()
+    own_process()  # as `kasen run` does
     table = Table("Queries that come and go")
     parts: dict[str, Callable[[], None]] = {
         "count": lambda: count(table, 1_000_000 if quick else 4_000_000),

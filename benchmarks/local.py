@@ -28,7 +28,7 @@ from benchmarks._measure import Line, Table, best, best_of_each, resident, speed
 from kasen.cql.bind import bind_text
 from kasen.plan.physical import plan_app
 from kasen.runtime.feed import Rows
-from kasen.runtime.memory import keep_freed_memory
+from kasen.runtime.memory import own_process
 from kasen.runtime.pipeline import Pipeline
 
 MINUTE = 60_000_000
@@ -330,7 +330,7 @@ def main() -> int:
     parser.add_argument("--spark", action="store_true", help="also Spark's native window(), which is slow")
     parser.add_argument("--soak", action="store_true", help="10 minutes of soak instead of one")
     given = parser.parse_args()
-    keep_freed_memory()  # as `kasen run` does
+    own_process()  # as `kasen run` does
     out = Table("Kasen's local engine: ratios against others in the same run")
     minutes = 10.0 if given.soak else 0.25 if given.quick else 1.0
     parts: dict[str, Callable[[], None]] = {

@@ -25,7 +25,7 @@ from pyspark.sql import functions as F
 from benchmarks._measure import Line, Table, speed
 from kasen.cql.bind import bind_text
 from kasen.plan.physical import plan_app
-from kasen.runtime.memory import keep_freed_memory
+from kasen.runtime.memory import own_process
 from kasen.spark.pipeline import SparkRun
 from kasen.spark.place import Place
 from kasen.spark.session import session
@@ -307,7 +307,7 @@ def main() -> int:
     asked.add_argument("--quick", action="store_true", help="fewer rows: a minute or two a part")
     asked.add_argument("parts", nargs="*", choices=[*PARTS, []], help="all if none is named")
     args = asked.parse_args()
-    keep_freed_memory()
+    own_process()  # as `kasen run` does
     spark = session("local[2]")
     with tempfile.TemporaryDirectory(prefix="kasen-bench-") as home:
         out = Table("Kasen on Spark beside native Structured Streaming")

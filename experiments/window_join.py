@@ -21,7 +21,7 @@ from kasen.operators import rings
 from kasen.operators.batch import Batch, Bound
 from kasen.operators.mjoin import Seen
 from kasen.operators.pair_join import PairJoin
-from kasen.runtime.memory import keep_freed_memory
+from kasen.runtime.memory import own_process
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
@@ -218,7 +218,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="fewer points, smaller windows")
     quick = parser.parse_args().quick
     OUT.mkdir(exist_ok=True)
-    keep_freed_memory()  # as `kasen run` does
+    own_process()  # as `kasen run` does
     figure_9(quick)
     figure_10(quick)
     figure_11(quick)

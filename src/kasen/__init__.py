@@ -7,6 +7,7 @@ from kasen.errors import DataError, InternalError, KasenError, QueryError, Resou
 
 if TYPE_CHECKING:
     from kasen.api import Pipeline, Query
+    from kasen.runtime.memory import own_process
 
 __version__ = "0.1.0"
 
@@ -20,6 +21,7 @@ __all__ = [
     "ResourceError",
     "__version__",
     "aggregate",
+    "own_process",
 ]
 
 
@@ -29,4 +31,8 @@ def __getattr__(name: str) -> Any:
         from kasen import api
 
         return getattr(api, name)
+    if name == "own_process":
+        from kasen.runtime.memory import own_process
+
+        return own_process
     raise AttributeError(f"module 'kasen' has no attribute {name!r}")

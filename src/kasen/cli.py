@@ -189,16 +189,16 @@ def node(
 def run_app(file: Path, job: Job) -> int:
     """Runs an app; returns how many rows were refused."""
     from kasen.plan.physical import plan_app
-    from kasen.runtime.memory import keep_freed_memory
+    from kasen.runtime.memory import own_process
     from kasen.terminal import Screen
 
     bound = load(file, job.python)
     warn(bound)
     plan = plan_app(bound)
-    # This process is Kasen's own; a program that uses the Python API decides for itself.
-    keep_freed_memory()
     with Screen(bound, tables=job.out is None) as screen:
         running = start(plan, file.parent, job, screen)
+        # A program that uses the Python API decides for itself.
+        own_process()
         stop_on_signals(running)
         dead = running.run().dead
     for note in running.pipeline.failures.notes:

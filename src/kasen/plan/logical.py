@@ -376,9 +376,11 @@ class Delay(Unary):
 
 def walk(node: Node) -> list[Node]:
     """The node and everything below it, top first."""
-    found = [node]
-    for child in node.children:
-        found += walk(child)
+    found, todo = [], [node]
+    while todo:
+        node = todo.pop()
+        found.append(node)
+        todo += node.children[::-1]
     return found
 
 

@@ -101,15 +101,13 @@ def chained(plan: Node) -> Node:
 
 
 def rewrite(plan: Node) -> Node:
-    """The plan after all rules."""
-    kinds = _kinds(plan)
+    """The plan after all rules. A rule has nothing to do where its subject is missing, nor a second time."""
+    made: dict[Callable[[Node], Node], Node] = {}
     for rule in RULES:
-        about = ABOUT.get(rule, kinds)
-        if not kinds.isdisjoint(about):
-            before, plan = plan, rule(plan)
-            kinds = kinds if plan is before else _kinds(plan)
+        if made.get(rule) is not plan and _is_about(rule, plan):
+            made[rule] = plan = rule(plan)
     return plan
 
 
-def _kinds(plan: Node) -> set[type[Node]]:
-    return set(map(type, walk(plan)))
+def _is_about(rule: Callable[[Node], Node], plan: Node) -> bool:
+    return rule not in ABOUT or not ABOUT[rule].isdisjoint(map(type, walk(plan)))

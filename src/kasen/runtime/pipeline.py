@@ -262,7 +262,7 @@ class Pipeline:
     def _run_upto(self, ts: int, *, last: bool = True) -> Answer:
         """Runs the instants below a time; `last` if no others are complete."""
         upto = Bound(ts, 0)
-        answer = Answer(queries=self.queries)
+        answer = Answer()
         if upto <= self._upto:
             return answer
         sources, first = self._release(ts, answer)
@@ -278,6 +278,7 @@ class Pipeline:
         if not sources and not self.live.told and not self._graph.stirs_before(upto):
             return answer
         answer.changes = self._answered(sources)
+        answer.queries = {name: self.queries[name] for name in answer.changes}
         if self._retained:
             self._retained.add(sources, ts)
         return answer
@@ -343,7 +344,8 @@ class Pipeline:
             if last is None or Bound(last.ts + 1, 0) <= self._upto:
                 break
             self._upto = Bound(last.ts + 1, 0)
-            answers.append(Answer(self._answered({}), queries=self.queries))
+            changes = self._answered({})
+            answers.append(Answer(changes, queries={name: self.queries[name] for name in changes}))
         return answers
 
     # ------------------------------------------------------------ queries that come and go
@@ -435,7 +437,6 @@ class Pipeline:
         self._has_changed = True
         with self._naming:
             self.catalog.apply(change)
-        self.queries = dict(self.queries)
         for action in change.actions:
             if isinstance(action, Register):
                 query = action.query

@@ -5,9 +5,8 @@ from __future__ import annotations
 from pyspark.daemon import manager
 
 import kasen.spark.scatter  # noqa: F401
-from kasen.runtime.memory import keep_freed_memory
+from kasen.runtime.memory import own_process
 
 if __name__ == "__main__":
-    # An epoch takes and frees as much as the one before; what is asked for anew comes a page fault at a time.
-    keep_freed_memory()
+    own_process()
     manager()
