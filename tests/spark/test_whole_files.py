@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,10 +13,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from kasen.cql.bind import bind_text
+from kasen.errors import DataError
 from kasen.plan.physical import plan_app
 from kasen.runtime import answers
 from kasen.runtime.local import LocalRun, Options
 from kasen.spark import placement, whole_files
+from kasen.spark.epochs import Store
 from kasen.spark.pipeline import SparkRun
 from kasen.spark.whole_files import Block, _is_worth
 from tests.engines import Collected
@@ -123,3 +126,32 @@ def test_only_whole_files_that_are_told_apart_are_scanned_anew() -> None:
     assert not _is_worth([Block("/in/a.parquet", 0, large, 2 * large)])
     assert not _is_worth([Block("/in/[a].parquet", 0, large, large)])
     assert not _is_worth([Block(f"/in/{number}", 0, large, large) for number in range(33)])
+
+
+def test_an_epoch_that_was_cut_off_is_done_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / "s")
+    monkeypatch.setattr(whole_files, "_LEAST_BYTES", 0)
+    anew = spied(monkeypatch)
+    plan = plan_app(bind_text(STREAM + QUERIES, tmp_path))
+    SparkRun(plan, tmp_path, tmp_path / "whole", files_per_epoch=2).run()
+
+    def again() -> SparkRun:
+        return SparkRun(plan, tmp_path, tmp_path / "cut", checkpoint=tmp_path / "ck", files_per_epoch=2)
+
+    commit = Store.commit
+
+    def fails(store: Store, record: dict[str, Any]) -> None:
+        if record["epoch"] == 1:
+            raise DataError("cut off")
+        commit(store, record)
+
+    monkeypatch.setattr(Store, "commit", fails)
+    with pytest.raises(DataError, match="cut off"):
+        again().run()
+    monkeypatch.setattr(Store, "commit", commit)
+    again().run()
+    assert anew == [True] * 7
+    names = sorted(file.name for file in (tmp_path / "whole").iterdir())
+    assert {"panes.csv", "kept.csv"} < set(names)
+    for name in names:
+        assert (tmp_path / "cut" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
