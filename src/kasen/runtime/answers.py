@@ -17,16 +17,36 @@ from kasen.runtime.shipment import CHANGE, Shipper, unpack_changes
 _PIECE = 1 << 19
 
 
-def answers_in_pieces(pipeline: Pipeline) -> Iterator[Answer]:
-    """What `pipeline.answers()` yields, with the rows run piece by piece."""
-    parts: list[Answer] = []
-    while True:
-        parts.append(answer := pipeline.run(_PIECE))
-        if answer.change is not None or not answer.is_cut:
-            yield _joined(parts)
-            parts = []
-        if not answer.is_cut:
-            return
+#: To join the answers of pieces takes longer than pieces save, if there are more changes than these to a row.
+_MOST_CHANGES = 0.25
+#: Before the first epoch: so many queries are taken for ones that say little.
+_FEW_QUERIES = 4
+
+
+class InPieces:
+    """Runs a pipeline's epochs piece by piece, as long as it says little beside what it hears."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self._pipeline = pipeline
+        #: Changes a row, in the last epoch.
+        self._changes = 0.0 if len(pipeline.queries) <= _FEW_QUERIES else 1.0
+
+    def answers(self) -> Iterator[Answer]:
+        """What `pipeline.answers()` yields."""
+        most = _PIECE if self._changes <= _MOST_CHANGES else None
+        parts: list[Answer] = []
+        rows = changes = 0
+        while True:
+            parts.append(answer := self._pipeline.run(most))
+            if answer.change is not None or not answer.is_cut:
+                joined = _joined(parts)
+                rows, changes = rows + joined.rows, changes + sum(map(len, joined.changes.values()))
+                yield joined
+                parts = []
+            if not answer.is_cut:
+                break
+        if rows:
+            self._changes = changes / rows
 
 
 def _joined(parts: list[Answer]) -> Answer:

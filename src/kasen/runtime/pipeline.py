@@ -10,11 +10,13 @@ import json
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from kasen.errors import QueryError, ResourceError
+from kasen.operators import two_cores
 from kasen.operators.base import State
 from kasen.operators.batch import END, I64, Batch, Bound, concat, empty, matrix, orderings
 from kasen.operators.dictionary import Dictionary
@@ -329,10 +331,22 @@ class Pipeline:
     def _netted(self, raw: dict[str, Batch], told: dict[str, Batch]) -> dict[str, Batch]:
         for name, batch in told.items():
             raw[name] = concat((batch, raw[name]), batch.columns) if name in raw else batch
-        for name, (order, already) in self._orders.items():
-            if name in raw:
+
+        def settle(names: list[str]) -> None:
+            for name in names:
+                order, already = self._orders[name]
                 batch = raw[name]
                 raw[name] = order.sort(batch if already and name not in told else units(net(batch)))
+
+        names = [name for name in self._orders if name in raw]
+        sizes = [len(raw[name]) for name in names]
+        if len(names) > 1 and two_cores.worth(sum(sizes)):
+            cut = two_cores.middle(sizes)
+            for name in names:
+                self._orders[name][0].labels()
+            two_cores.both(partial(settle, names[:cut]), partial(settle, names[cut:]))
+        else:
+            settle(names)
         return raw
 
     def flush(self) -> list[Answer]:

@@ -19,7 +19,7 @@ from kasen.operators.base import State
 from kasen.operators.batch import I64
 from kasen.plan.native.lower import Native
 from kasen.plan.physical import Input
-from kasen.runtime.answers import answers_in_pieces
+from kasen.runtime.answers import InPieces
 from kasen.runtime.arrays import pack_arrays, unpack_arrays
 from kasen.runtime.feed import Rows
 from kasen.runtime.outputs import Outputs, within
@@ -123,6 +123,7 @@ class InDriver:
         """
         record = record or {}
         self._opens = opens
+        self._in_pieces = InPieces(pipeline)
         self._streams = [one for one in native.plan.app.inputs if not one.is_static]
         self._pipeline = pipeline
         self._outputs = outputs
@@ -247,7 +248,7 @@ class InDriver:
         return {"journal": self._journal.to_json(), "counts": self._arrivals.counts}
 
     def _answer(self) -> None:
-        for answer in answers_in_pieces(self._pipeline):
+        for answer in self._in_pieces.answers():
             self._outputs.deliver(answer)
 
 
