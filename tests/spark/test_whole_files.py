@@ -20,7 +20,7 @@ from kasen.runtime.local import LocalRun, Options
 from kasen.spark import placement, whole_files
 from kasen.spark.epochs import Store
 from kasen.spark.pipeline import SparkRun
-from kasen.spark.whole_files import Block, _is_worth
+from kasen.spark.whole_files import Block, _is_worth, row_counts
 from tests.engines import Collected
 
 pytestmark = pytest.mark.spark
@@ -155,3 +155,12 @@ def test_an_epoch_that_was_cut_off_is_done_again(tmp_path: Path, monkeypatch: py
     assert {"panes.csv", "kept.csv"} < set(names)
     for name in names:
         assert (tmp_path / "cut" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+def test_a_file_that_is_no_parquet_is_left_to_spark(tmp_path: Path) -> None:
+    good, bad = tmp_path / "good.parquet", tmp_path / "bad.parquet"
+    pq.write_table(pa.table({"v": [1, 2, 3]}), good)
+    bad.write_text("no parquet")
+    assert row_counts([str(good)]) == [3]
+    assert row_counts([str(good), str(bad)]) is None
+    assert row_counts([str(tmp_path / "gone.parquet")]) is None

@@ -51,10 +51,10 @@ def read_whole_files(batch: DataFrame, opens: Opens) -> list[tuple[str, pa.Table
         return None
     frame = opens(batch, tuple(block.path for block in found))
     planned = _blocks(frame._jdf.queryExecution().toRdd())
-    if sorted(planned) != sorted(found):
+    counts = row_counts([block.path for block in planned])
+    if sorted(planned) != sorted(found) or counts is None:
         return None
     table = frame.toArrow()
-    counts = [pq.read_metadata(block.path).num_rows for block in planned]
     if len(table) != sum(counts):
         return None  # Spark was told to pass over what it cannot read
     parts: dict[str, pa.Table] = {}
@@ -63,6 +63,14 @@ def read_whole_files(batch: DataFrame, opens: Opens) -> list[tuple[str, pa.Table
         parts[block.name] = table.slice(first, count)
         first += count
     return sorted(parts.items())
+
+
+def row_counts(paths: list[str]) -> list[int] | None:
+    """The rows of each file; None if one is not to be read, of which Spark shall say what it thinks."""
+    try:
+        return [pq.read_metadata(path).num_rows for path in paths]
+    except (pa.ArrowInvalid, OSError):
+        return None
 
 
 def _is_worth(blocks: list[Block]) -> bool:
