@@ -128,8 +128,8 @@ class PushedRun:
         self._changers.append(ready)
         with self._changed:
             self._changers.remove(ready)
-            self._check()
             try:
+                self._check()
                 for change in self.pipeline.apply(ready):
                     if change not in self.pipeline.pending:
                         self.outputs.follow(change)
