@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from itertools import chain
+from threading import Lock
 
 import numpy as np
 
@@ -30,9 +31,15 @@ class TextOrder:
         self._codes: dict[str, int] = {}
         self._blocks: list[list[str]] = []
         self._firsts: list[str] = []
+        # Two cores may ask at once after new texts came.
+        self._making = Lock()
 
     def labels(self, texts: list[str], codes: dict[str, int]) -> I64:
         """labels[code] of all texts, of which some may be new since the last call: the last ones."""
+        with self._making:
+            return self._made(texts, codes)
+
+    def _made(self, texts: list[str], codes: dict[str, int]) -> I64:
         self._codes = codes
         new = len(texts) - self._count
         if new:

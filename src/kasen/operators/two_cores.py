@@ -18,6 +18,7 @@ from kasen.operators.batch import I64
 
 There = TypeVar("There")
 Here = TypeVar("Here")
+Item = TypeVar("Item")
 
 #: From how many rows on handing a half over costs less than it saves.
 _WORTH = 1 << 16
@@ -117,6 +118,15 @@ def both(there: Callable[[], There], here: Callable[[], Here]) -> tuple[There, H
         return theirs, mine  # type: ignore[return-value]
     finally:
         _busy.release()
+
+
+def share(run: Callable[[Sequence[Item]], object], items: Sequence[Item], sizes: Sequence[int]) -> None:
+    """Runs through all items, on two cores if that is worth it; `sizes` are the rows of each."""
+    if len(items) > 1 and worth(sum(sizes)):
+        cut = middle(sizes)
+        both(lambda: run(items[:cut]), lambda: run(items[cut:]))
+    else:
+        run(items)
 
 
 def middle(sizes: Sequence[int]) -> int:

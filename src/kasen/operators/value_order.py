@@ -28,8 +28,8 @@ class ValueOrder:
         self._countable = np.array([len(orders) > 0 and orders[0] == ORDER_INTEGER], np.int64)
         self._counts = _NO_LABELS  # made when it is first needed: most queries never sort
 
-    def labels(self) -> I64:
-        """What texts compare by. Made by the first who asks after new texts came: ask before two cores do."""
+    def _labels(self) -> I64:
+        """What texts compare by."""
         return self._dictionary.labels if self._texts else _NO_LABELS
 
     def sort(self, batch: Batch) -> Batch:
@@ -39,7 +39,7 @@ class ValueOrder:
         return batch.take(self.sorted(batch, np.arange(len(batch))))
 
     def _are_sorted(self, batch: Batch) -> bool:
-        labels = self.labels()
+        labels = self._labels()
         return bool(are_sorted(batch.ts, batch.sub, batch.diff, self._orders, batch.data, labels))
 
     def is_sorted(self, batch: Batch) -> bool:
@@ -49,7 +49,6 @@ class ValueOrder:
         """
         if not two_cores.worth(len(batch)):
             return self._is_sorted_between(batch, 0, len(batch))
-        self.labels()
         cut = len(batch) // 2
         there, here = two_cores.both(
             partial(self._is_sorted_between, batch, cut, len(batch)),
@@ -62,7 +61,7 @@ class ValueOrder:
         count = int(find_ties(batch.ts[begin:end], batch.sub[begin:end], rows))
         if count and batch.has_nulls():
             return False
-        labels = self.labels()
+        labels = self._labels()
         for index, order in enumerate(self._orders.tolist()):
             if count <= 0:
                 break
@@ -71,7 +70,7 @@ class ValueOrder:
 
     def sorted(self, batch: Batch, rows: I64) -> I64:
         """Some rows of a batch, given in instant order, sorted in place."""
-        labels = self.labels()
+        labels = self._labels()
         if self._countable[0] and not len(self._counts):
             self._counts = np.empty(_MOST_COUNTED, np.int64)
         sort_instants(

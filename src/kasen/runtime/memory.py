@@ -22,6 +22,7 @@ _MOST_KEPT = 64 << 20
 _LARGEST_KEPT = 32 << 20  # the most that glibc takes
 
 
+@cache
 def own_process() -> None:
     """Freed memory is kept, and what has been loaded so far is never looked at as garbage again."""
     keep_freed_memory()
@@ -30,7 +31,6 @@ def own_process() -> None:
     atexit.register(gc.unfreeze)  # libraries count what is left at the end
 
 
-@cache
 def keep_freed_memory() -> bool:
     """Lets the C library keep up to 64 MB of freed memory; False if it is not one that can be told."""
     if platform.libc_ver()[0] != "glibc":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -22,7 +22,7 @@ from kasen.errors import DataError, QueryError
 from kasen.kernels.instants import all_within
 from kasen.operators.batch import I64
 from kasen.operators.dictionary import Dictionary
-from kasen.operators.two_cores import both, middle, worth
+from kasen.operators.two_cores import share
 from kasen.plan.changes import Change, Register, RegisteredQuery
 from kasen.plan.physical import Plan
 from kasen.runtime.feed import Rows
@@ -323,14 +323,12 @@ class Outputs:
 def _write(tables: list[tuple[Sink, pa.Table]]) -> None:
     """To each sink its table. Parquet is written by Arrow, which lets go of Python's lock: on two cores."""
     sizes = [len(table) for _, table in tables]
-    is_parquet = all(isinstance(sink, ParquetSink) for sink, _ in tables)
-    if len(tables) > 1 and is_parquet and worth(sum(sizes)):
-        cut = middle(sizes)
-        both(lambda: _write_each(tables[:cut]), lambda: _write_each(tables[cut:]))
+    if all(isinstance(sink, ParquetSink) for sink, _ in tables):
+        share(_write_each, tables, sizes)
     else:
         _write_each(tables)
 
 
-def _write_each(tables: list[tuple[Sink, pa.Table]]) -> None:
+def _write_each(tables: Sequence[tuple[Sink, pa.Table]]) -> None:
     for sink, table in tables:
         sink.write(table)

@@ -8,21 +8,20 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from kasen.errors import QueryError, ResourceError
-from kasen.operators import two_cores
 from kasen.operators.base import State
 from kasen.operators.batch import END, I64, Batch, Bound, concat, empty, matrix, orderings
 from kasen.operators.dictionary import Dictionary
 from kasen.operators.failures import Failures
 from kasen.operators.net import net
 from kasen.operators.streamify import units
+from kasen.operators.two_cores import share
 from kasen.operators.value_order import ValueOrder
 from kasen.plan.changes import Change, LiveCatalog, Register, RegisteredQuery
 from kasen.plan.instantiate import Context
@@ -280,10 +279,14 @@ class Pipeline:
         if not sources and not self.live.told and not self._graph.stirs_before(upto):
             return answer
         answer.changes = self._answered(sources)
-        answer.queries = {name: self.queries[name] for name in answer.changes}
+        answer.queries = self._named(answer.changes)
         if self._retained:
             self._retained.add(sources, ts)
         return answer
+
+    def _named(self, changes: dict[str, Batch]) -> dict[str, RegisteredQuery]:
+        """The queries that say something; others may come under their names later."""
+        return {name: self.queries[name] for name in changes}
 
     def _answered(self, sources: dict[str, Batch]) -> dict[str, Batch]:
         """Runs the graph up to where the pipeline is; what was told of queries that came is said first."""
@@ -332,21 +335,14 @@ class Pipeline:
         for name, batch in told.items():
             raw[name] = concat((batch, raw[name]), batch.columns) if name in raw else batch
 
-        def settle(names: list[str]) -> None:
+        def settle(names: Sequence[str]) -> None:
             for name in names:
                 order, already = self._orders[name]
                 batch = raw[name]
                 raw[name] = order.sort(batch if already and name not in told else units(net(batch)))
 
         names = [name for name in self._orders if name in raw]
-        sizes = [len(raw[name]) for name in names]
-        if len(names) > 1 and two_cores.worth(sum(sizes)):
-            cut = two_cores.middle(sizes)
-            for name in names:
-                self._orders[name][0].labels()
-            two_cores.both(partial(settle, names[:cut]), partial(settle, names[cut:]))
-        else:
-            settle(names)
+        share(settle, names, [len(raw[name]) for name in names])
         return raw
 
     def flush(self) -> list[Answer]:
@@ -359,7 +355,7 @@ class Pipeline:
                 break
             self._upto = Bound(last.ts + 1, 0)
             changes = self._answered({})
-            answers.append(Answer(changes, queries={name: self.queries[name] for name in changes}))
+            answers.append(Answer(changes, queries=self._named(changes)))
         return answers
 
     # ------------------------------------------------------------ queries that come and go

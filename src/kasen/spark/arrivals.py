@@ -69,6 +69,10 @@ def whole(one: Input) -> Source:
     return Source(one, tuple(one.schema.names), tuple(range(len(one.schema))))
 
 
+#: A chunk, its rows, and how many operations failed in each of them.
+Arrived = tuple[Chunk, Rows, I64 | None]
+
+
 class Arrivals:
     """Counts rows: `counts` has how many of each input's came before, which a later run goes on from."""
 
@@ -90,13 +94,11 @@ class Arrivals:
         #: When the rows of this epoch came, for streams without times of their own.
         self.stamp = 0
 
-    def read(self, source: Source, table: pa.Table) -> Iterator[tuple[Chunk, Rows, I64 | None]]:
+    def read(self, source: Source, table: pa.Table) -> Iterator[Arrived]:
         """An input's rows file by file; beside each chunk, how many operations failed in each row."""
         return self.read_files(source, of_files(table, partial(self._files.find, source.one.name)))
 
-    def read_files(
-        self, source: Source, files: Iterable[tuple[str, pa.Table]]
-    ) -> Iterator[tuple[Chunk, Rows, I64 | None]]:
+    def read_files(self, source: Source, files: Iterable[tuple[str, pa.Table]]) -> Iterator[Arrived]:
         """The same of rows that are apart already: by the names of their files, and in this order."""
         for file, part in files:
             if len(part):

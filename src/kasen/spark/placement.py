@@ -26,7 +26,7 @@ from kasen.runtime.outputs import Outputs, within
 from kasen.runtime.pipeline import Pipeline
 from kasen.runtime.shipment import Shipper
 from kasen.spark import scan
-from kasen.spark.arrivals import Arrivals, Texts, sources_of, whole
+from kasen.spark.arrivals import Arrivals, Arrived, Source, Texts, sources_of, whole
 from kasen.spark.epochs import Journal, Store
 from kasen.spark.file_names import FileNames
 from kasen.spark.panes import by_panes
@@ -169,19 +169,18 @@ class InDriver:
 
     def take(self, table: pa.Table) -> None:
         """A micro-batch's rows, in the slots that `frame` laid out."""
-        self._segment, self._tables = self._tables, {}
-        for index, mine in scan.of_streams(table, self._slots):
-            source = self._sources[index]
-            for chunk, rows, failed in self._arrivals.read(source, mine):
-                self._take(source.one, chunk, rows, failed)
-        self._advance()
-        self._answer()
+        parts = ((self._sources[index], mine) for index, mine in scan.of_streams(table, self._slots))
+        self._take_all((source, self._arrivals.read(source, mine)) for source, mine in parts)
 
     def take_files(self, files: Iterable[tuple[str, pa.Table]]) -> None:
         """The same of an only stream, file by file."""
+        self._take_all([(self._sources[0], self._arrivals.read_files(self._sources[0], files))])
+
+    def _take_all(self, parts: Iterable[tuple[Source, Iterable[Arrived]]]) -> None:
         self._segment, self._tables = self._tables, {}
-        for chunk, rows, failed in self._arrivals.read_files(self._sources[0], files):
-            self._take(self._streams[0], chunk, rows, failed)
+        for source, arrived in parts:
+            for chunk, rows, failed in arrived:
+                self._take(source.one, chunk, rows, failed)
         self._advance()
         self._answer()
 
