@@ -25,8 +25,8 @@ from kasen.kernels.hashing import GOLDEN, mix
 BETWEEN, UNLIKE, IS_NULL, NOT_NULL, IN_SET = range(5)
 #: Tokens of programs that are no slots.
 AND, OR = -1, -2
-#: Fields of `state`: the next tuple, the pairs found so far.
-NEXT, FOUND, STATE = range(3)
+#: Fields of `state`: the next tuple, the one before which to end, the pairs found so far.
+NEXT, END, FOUND = range(3)
 
 B = "uint8[:, ::1]"
 
@@ -172,7 +172,7 @@ def select(
     """Finds every (query, tuple) such that the tuple passes; 0 if there may be no room for more."""
     found = state[FOUND]
     room = pairs.shape[1]
-    for row in range(state[NEXT], data.shape[1]):
+    for row in range(state[NEXT], state[END]):
         if room - found < len(queries):
             state[NEXT] = row
             state[FOUND] = found
@@ -210,7 +210,7 @@ def select(
                 pairs[0, found] = flag
                 pairs[1, found] = row
                 found += 1
-    state[NEXT] = data.shape[1]
+    state[NEXT] = state[END]
     state[FOUND] = found
     return 1
 

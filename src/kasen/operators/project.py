@@ -39,6 +39,11 @@ class Project(Stateless):
             if not isinstance(item, int)
         ]
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether it computes nothing."""
+        return not self._computed
+
     def process(self, inputs: Sequence[Batch], upto: Bound) -> Batch:
         del upto
         batch = inputs[0]

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from kasen.kernels import selection as kernel
+from kasen.operators import two_cores
 from kasen.operators.base import Stateless
 from kasen.operators.batch import I64, Batch, Bound, empty, zeros
 from kasen.operators.dictionary import Dictionary
@@ -21,6 +23,10 @@ from kasen.operators.filter import Filter
 from kasen.operators.lazy import Lazy, Part, part_of
 
 LEAST, GREATEST = -(2**63), 2**63 - 1
+
+#: The arrays that kernels read, and where the queries are among them.
+_Config = tuple[Any, ...]
+_QUERIES = 9
 
 #: Fewer queries than this are not worth a network: each looks at the tuples for itself.
 FEW = 8
@@ -86,12 +92,11 @@ class Selection:
         self._bounds: dict[tuple[int, int], I64] = {}
         self._ranges: tuple[I64, I64, I64, I64] | None = None
         self._others: I64 = np.zeros(0, np.int64)
-        self._pairs: I64 = np.zeros((2, 1024), np.int64)
         self._seen: Batch | None = None
-        #: The batch seen last, as a part.
+        #: The batch seen last, as a part; what passes of it, or of its halves.
         self.whole: Part = part_of(empty(0))
-        self._starts: I64 = np.zeros(1, np.int64)
-        self._rows: I64 = np.zeros(0, np.int64)
+        self._passing = (_Passing(), _Passing())
+        self._halved = False
 
     def __len__(self) -> int:
         return len(self._conditions)
@@ -295,7 +300,7 @@ class Selection:
 
     # ------------------------------------------------------------ running
 
-    def _arrays(self) -> tuple[Any, ...]:
+    def _arrays(self) -> _Config:
         if self._tests:
             self._learn_texts()
         ranges, bounds, flags, reaches = self._range_index()
@@ -308,23 +313,20 @@ class Selection:
         """The rows of a batch that pass a query. All queries are decided when the first one asks."""
         if batch is not self._seen:
             self._select(batch)
-        found: I64 = self._rows[self._starts[flag] : self._starts[flag + 1]]
-        return found
+        here, there = self._passing
+        return np.concatenate((here.of(flag), there.of(flag))) if self._halved else here.of(flag)
 
     def _select(self, batch: Batch) -> None:
-        state = np.zeros(kernel.STATE, np.int64)
-        least = len(self._queries) + 1
-        if self._pairs.shape[1] < max(least, len(batch)):
-            # A tuple often passes about one query; if more, room is made below.
-            self._pairs = np.zeros((2, 2 * least + len(batch)), np.int64)
-        while not kernel.select(batch.data, *self._arrays(), self._pairs, state):  # type: ignore[call-arg]
-            wider = np.empty((2, 2 * self._pairs.shape[1]), np.int64)
-            wider[:, : state[kernel.FOUND]] = self._pairs[:, : state[kernel.FOUND]]
-            self._pairs = wider
-        found = int(state[kernel.FOUND])
-        self._starts = np.zeros(len(self._queries) + 1, np.int64)
-        self._rows = np.empty(found, np.int64)
-        kernel.by_flag(self._pairs, found, self._starts, self._rows)
+        size, data, config = len(batch), batch.data, self._arrays()
+        here, there = self._passing
+        self._halved = two_cores.worth(size)
+        if self._halved:
+            cut = size // 2
+            two_cores.both(
+                partial(there.find, data, config, cut, size), partial(here.find, data, config, 0, cut)
+            )
+        else:
+            here.find(data, config, 0, size)
         self._seen = batch
         self.whole = part_of(batch)
         if not batch.has_nulls():  # those who are handed some of the rows need not look for themselves
@@ -340,6 +342,35 @@ class Selection:
     def flags(self) -> int:
         """One more than the greatest flag."""
         return len(self._queries)
+
+
+class _Passing:
+    """Which rows pass each query, as one core finds them. Memory is used again for the next batch."""
+
+    def __init__(self) -> None:
+        self._pairs: I64 = np.empty((2, 1024), np.int64)
+        self._starts: I64 = np.zeros(1, np.int64)
+        self._rows: I64 = np.zeros(0, np.int64)
+
+    def of(self, flag: int) -> I64:
+        found: I64 = self._rows[self._starts[flag] : self._starts[flag + 1]]
+        return found
+
+    def find(self, data: I64, config: _Config, begin: int, end: int) -> None:
+        """Decides all queries for the rows from `begin` to before `end`."""
+        queries = len(config[_QUERIES])
+        state = np.array([begin, end, 0], np.int64)
+        if self._pairs.shape[1] < max(queries + 1, end - begin):
+            # A tuple often passes about one query; if more, room is made below.
+            self._pairs = np.empty((2, 2 * queries + 2 + end - begin), np.int64)
+        while not kernel.select(data, *config, self._pairs, state):  # type: ignore[call-arg]
+            wider = np.empty((2, 2 * self._pairs.shape[1]), np.int64)
+            wider[:, : state[kernel.FOUND]] = self._pairs[:, : state[kernel.FOUND]]
+            self._pairs = wider
+        found = int(state[kernel.FOUND])
+        self._starts = np.zeros(queries + 1, np.int64)
+        self._rows = np.empty(found, np.int64)
+        kernel.by_flag(self._pairs, found, self._starts, self._rows)
 
 
 class Tap(Stateless):

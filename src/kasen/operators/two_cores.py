@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -120,11 +120,11 @@ def both(there: Callable[[], There], here: Callable[[], Here]) -> tuple[There, H
         _busy.release()
 
 
-def share(run: Callable[[Sequence[Item]], object], items: Sequence[Item], sizes: Sequence[int]) -> None:
-    """Runs through all items, on two cores if that is worth it; `sizes` are the rows of each."""
-    if len(items) > 1 and worth(sum(sizes)):
-        cut = middle(sizes)
-        both(lambda: run(items[:cut]), lambda: run(items[cut:]))
+def share(run: Callable[[Iterable[Item]], object], items: Sequence[Item], rows: int) -> None:
+    """Runs through all items, on two cores if that is worth it for so many rows: each takes the next one."""
+    if len(items) > 1 and worth(rows):
+        left = iter(items)  # a list's iterator hands out each item once, whoever asks
+        both(lambda: run(left), lambda: run(left))
     else:
         run(items)
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import gcd
 
 from kasen.errors import ResourceError
+from kasen.operators import two_cores
 from kasen.operators.base import Operator, State
 from kasen.operators.batch import TICK_BITS, Batch, Bound, concat, empty, orderings
 from kasen.operators.delay import Delay
@@ -33,13 +34,11 @@ from kasen.plan.physical import Plan, Step, stages_of
 from kasen.plan.selection import selectable
 from kasen.runtime.loop import Loop
 from kasen.runtime.stopped import loop_error, stopped_before
+from kasen.runtime.strands import Alone, Phase, Strand, phases_of
 from kasen.types import Kind, Schema
 
 #: For steps that just came: further input, by step and number of the input.
 Births = dict[int, dict[int, Batch]]
-
-#: A stage of a single step outside loops, and what it reads.
-_Alone = tuple[Operator, tuple[int, ...]]
 
 
 class Graph:
@@ -61,7 +60,9 @@ class Graph:
         self.outputs: dict[str, int] = dict(plan.outputs)
         #: Stages in an order in which inputs come first, by their first step: the operator and what it
         #: reads; or None for a loop.
-        self._stages: dict[int, _Alone | None] = {}
+        self._stages: dict[int, Alone | None] = {}
+        #: The same for two cores; found when it is first wanted after steps came and went.
+        self._phases: list[Phase] | None = None
         self._loops: dict[int, Loop] = {}
         #: The steps of loops, and whether steps came and went so that the order must be found again.
         self._looped: set[int] = set()
@@ -179,12 +180,14 @@ class Graph:
         self._dead.discard(step)
         self._inputs[step] = ()
         self._stages.pop(step, None)
+        self._phases = None
         self._births.pop(step, None)
         self._free.append(step)
 
     def point(self, step: int, inputs: tuple[int, ...]) -> None:
         """The step reads others from now on; `settle` sees to the order."""
         self._stale = True
+        self._phases = None
         node, operator = self._nodes[step], self._operators[step]
         if isinstance(node, SlidingNode) and isinstance(operator, Member):
             operator.go_alone()
@@ -199,6 +202,7 @@ class Graph:
         """Finds the order of all steps, and the loops among them."""
         self.save_loops()
         self._stages, self._loops, self._looped, self._stale = {}, {}, set(), False
+        self._phases = None
         for stage in stages_of(self._nodes, self._inputs):
             if stage[0] in self._dead:
                 continue
@@ -218,6 +222,7 @@ class Graph:
         operator = self._operators[step]
         if operator is not None:
             self._stages[step] = (operator, self._inputs[step])
+            self._phases = None
 
     def node(self, step: int) -> Node:
         node = self._nodes[step]
@@ -276,15 +281,20 @@ class Graph:
     def run(self, sources: Mapping[str, Batch], upto: Bound) -> dict[str, Batch]:
         """The changes of queries' answers at the instants from the last frontier up to `upto`."""
         out = self._nothing.copy()
+        rows = 0
         for name, batch in sources.items():
             step = self._scans.get(name)
             if step is not None:
                 out[step] = batch
+                rows += len(batch)
         if self._handed_out:
             self._load_loops()
         births = self._births
         if births:
             self._births = {}
+        elif two_cores.worth(rows) and not self._loops:
+            self._run_on_two_cores(out, upto)
+            return self._answers(out)
         ends: dict[int, Bound] = {}
         for step, stage in self._stages.items():
             if ends and (end := self._end_of(step, ends, upto)) < upto:
@@ -300,9 +310,29 @@ class Graph:
                     out[step] = operator.process((batch,), upto)
         if ends:
             self._stop(set(ends))
+        return self._answers(out)
+
+    def _answers(self, out: list[Batch]) -> dict[str, Batch]:
         return {name: batch for name, step in self.outputs.items() if len(batch := out[step])}
 
-    def _run_step(self, step: int, stage: _Alone, out: list[Batch], upto: Bound, births: Births) -> None:
+    def _run_on_two_cores(self, out: list[Batch], upto: Bound) -> None:
+        """Many rows, and no loops: steps that keep to themselves run side by side."""
+        stages = {step: stage for step, stage in self._stages.items() if stage is not None}
+        if self._phases is None:
+            self._phases = phases_of(stages)
+
+        def run(strands: Iterable[Strand]) -> None:
+            for strand in strands:
+                for step in strand.steps:
+                    self._run_step(step, stages[step], out, upto, {})
+
+        for phase in self._phases:
+            for step in phase.steps:
+                self._run_step(step, stages[step], out, upto, {})
+            rows = sum(len(out[source]) for strand in phase.strands for source in strand.sources)
+            two_cores.share(run, phase.strands, rows)
+
+    def _run_step(self, step: int, stage: Alone, out: list[Batch], upto: Bound, births: Births) -> None:
         operator, inputs = stage
         batches = [out[source] for source in inputs]
         if births and step in births:
@@ -409,6 +439,7 @@ class Graph:
     def _stop(self, steps: set[int]) -> None:
         """These steps say nothing any more."""
         self._dead |= steps
+        self._phases = None
         self._stages = {first: stage for first, stage in self._stages.items() if first not in self._dead}
         self._loops = {first: loop for first, loop in self._loops.items() if first not in self._dead}
 

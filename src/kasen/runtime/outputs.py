@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from kasen.connect.chunk import Chunk, DeadLetter
 from kasen.connect.dead_letter import DeadLetterFile
@@ -20,7 +19,7 @@ from kasen.connect.registry import SINKS, open_sink
 from kasen.connect.sink import Sink
 from kasen.errors import DataError, QueryError
 from kasen.kernels.instants import all_within
-from kasen.operators.batch import I64
+from kasen.operators.batch import I64, Batch
 from kasen.operators.dictionary import Dictionary
 from kasen.operators.two_cores import share
 from kasen.plan.changes import Change, Register, RegisteredQuery
@@ -33,6 +32,9 @@ from kasen.types import Connector, Schema
 MOST_TIME = 2**62
 #: Why a row whose time is outside is refused.
 BEYOND = "bad timestamp: beyond what windows and delays can be added to"
+
+#: A query's sink, its changes, and their columns.
+_Due = tuple[Sink, Batch, Schema]
 
 
 @dataclass(slots=True)
@@ -267,7 +269,7 @@ class Outputs:
     def deliver(self, answer: Answer) -> None:
         """Writes the answers of an epoch, and tells of it."""
         self.progress.epochs += 1
-        tables: list[tuple[Sink, pa.Table]] = []
+        due: list[_Due] = []
         for name, batch in answer.changes.items():
             if not len(batch):
                 continue
@@ -276,9 +278,8 @@ class Outputs:
             if sink is not None:
                 query = answer.queries.get(name) or self._plan.app.query(name)
                 assert query is not None
-                schema = query.schema
-                tables.append((sink, decode(batch, schema, self._pipeline.dictionary, self._plan.app.time)))
-        _write(tables)
+                due.append((sink, batch, query.schema))
+        self._write(due)
         for name, refused in answer.refused:
             self.bury([self._deletions[name][position] for position in refused.tolist()])
         for name, applied in answer.deletions:
@@ -288,6 +289,18 @@ class Outputs:
         if answer.change is not None:
             self.follow(answer.change)
         self.tell()
+
+    def _write(self, due: Sequence[_Due]) -> None:
+        """To each sink its rows. Arrow lets go of Python's lock as it writes Parquet: on two cores."""
+
+        def write(some: Iterable[_Due]) -> None:
+            for sink, batch, schema in some:
+                sink.write(decode(batch, schema, self._pipeline.dictionary, self._plan.app.time))
+
+        if all(isinstance(sink, ParquetSink) for sink, _, _ in due):
+            share(write, due, sum(len(batch) for _, batch, _ in due))
+        else:
+            write(due)
 
     def tell(self) -> None:
         if self._on_progress is None:
@@ -318,17 +331,3 @@ class Outputs:
             sink.close()
         if self._file is not None:
             self._file.close()
-
-
-def _write(tables: list[tuple[Sink, pa.Table]]) -> None:
-    """To each sink its table. Parquet is written by Arrow, which lets go of Python's lock: on two cores."""
-    sizes = [len(table) for _, table in tables]
-    if all(isinstance(sink, ParquetSink) for sink, _ in tables):
-        share(_write_each, tables, sizes)
-    else:
-        _write_each(tables)
-
-
-def _write_each(tables: Sequence[tuple[Sink, pa.Table]]) -> None:
-    for sink, table in tables:
-        sink.write(table)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -335,14 +335,14 @@ class Pipeline:
         for name, batch in told.items():
             raw[name] = concat((batch, raw[name]), batch.columns) if name in raw else batch
 
-        def settle(names: Sequence[str]) -> None:
+        def settle(names: Iterable[str]) -> None:
             for name in names:
                 order, already = self._orders[name]
                 batch = raw[name]
                 raw[name] = order.sort(batch if already and name not in told else units(net(batch)))
 
         names = [name for name in self._orders if name in raw]
-        share(settle, names, [len(raw[name]) for name in names])
+        share(settle, names, sum(len(raw[name]) for name in names))
         return raw
 
     def flush(self) -> list[Answer]:
