@@ -86,6 +86,16 @@ def networked(engine: Engine) -> Engine:
     return run
 
 
+def on_two_cores(engine: Engine) -> Engine:
+    """An engine that shares all work that it can between two cores, be it of a few rows."""
+
+    def run(app: App, folder: Path) -> Result:
+        with patch("kasen.operators.two_cores._WORTH", 4), patch("kasen.operators.two_cores._allowed", True):
+            return engine(app, folder)
+
+    return run
+
+
 class Collected:
     """Gathers a run's answers as the oracle's rows."""
 
@@ -139,6 +149,7 @@ ENGINES: dict[str, Engine] = {
     "local-parallel-trees": local(7, restart=True, joins="PARALLEL_TREES"),
     "local-join-tree": local(7, joins="JOIN_TREE"),
     "local-network": networked(local(7)),
+    "local-two-cores": on_two_cores(networked(local(1 << 16))),
     "sharded-1": sharded(7, 1),
     "sharded-3": sharded(1, 3),
     "sharded-3-restarted": sharded(7, 3, restart=True),

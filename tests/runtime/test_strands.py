@@ -1,0 +1,158 @@
+"""Steps that keep to themselves run on two cores; nothing of that shows in answers."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from kasen.cql.bind import bind_text
+from kasen.operators import two_cores
+from kasen.operators.batch import Batch, Bound
+from kasen.operators.selection import Tap
+from kasen.operators.sliding_member import Member
+from kasen.plan.physical import Plan, plan_app
+from kasen.runtime.graph import Graph
+from kasen.runtime.local import LocalRun, Options
+from kasen.runtime.strands import Phase, keeps_to_itself, phases_of
+from tests.engines import Collected
+
+STREAM = (
+    "REGISTER STREAM s (k INTEGER, v INTEGER, w INTEGER) TIMESTAMP BY ts FROM 'csv' OPTIONS (path 's.csv');"
+)
+SLIDES = "".join(
+    f"REGISTER QUERY q{n} AS SELECT k, MAX(v) AS m, COUNT(*) AS n FROM s [RANGE {4 + n} SLIDE 2]"
+    f" WHERE v >= {n * 10} GROUP BY k;"
+    for n in range(10)
+)
+SHARED = "".join(
+    f"REGISTER QUERY r{n} AS SELECT k, MAX(v) AS m FROM s [RANGE {4 + 2 * n} SLIDE 2] GROUP BY k;"
+    for n in range(3)
+)
+#: Strands that read expressions that read strands.
+MIXED = """
+REGISTER QUERY sums AS SELECT k, SUM(v) AS total FROM s [RANGE 9] GROUP BY k;
+REGISTER QUERY halves AS SELECT k, total / 2 AS half FROM sums;
+REGISTER QUERY many AS SELECT half, COUNT(*) AS n FROM halves GROUP BY half;
+REGISTER QUERY rows AS ISTREAM(SELECT k, v FROM s [ROWS 5]);
+REGISTER QUERY pairs AS ISTREAM(SELECT a.v, b.w FROM s [ROWS 5] AS a, s [ROWS 3] AS b WHERE a.k = b.k);
+"""
+
+
+def planned(text: str, folder: Path) -> Plan:
+    random = Random(1)
+    rows = [
+        f"{at // 4},{random.randrange(6)},{random.randrange(100)},{random.randrange(9)}" for at in range(400)
+    ]
+    (folder / "s.csv").write_text("\n".join(["ts,k,v,w", *rows]) + "\n")
+    return plan_app(bind_text(STREAM + text, folder))
+
+
+def graph_of(plan: Plan, folder: Path) -> Graph:
+    return LocalRun(plan, Options(folder)).pipeline._graph
+
+
+def phases(graph: Graph) -> list[Phase]:
+    return phases_of({step: stage for step, stage in graph._stages.items() if stage is not None})
+
+
+@pytest.mark.parametrize("text", [SLIDES, SHARED, MIXED, SLIDES + SHARED + MIXED])
+def test_each_step_is_in_one_place_behind_all_that_it_reads(text: str, tmp_path: Path) -> None:
+    graph = graph_of(planned(text, tmp_path), tmp_path)
+    done = {step for step in graph.steps if graph.operators[step] is None}
+    for phase in phases(graph):
+        for step in phase.steps:
+            assert not keeps_to_itself(graph.operator(step))
+            assert done.issuperset(graph.inputs(step))
+            done.add(step)
+        before = frozenset(done)
+        for strand in phase.strands:
+            mine: set[int] = set()
+            assert before.issuperset(strand.sources)
+            for step in strand.steps:
+                assert keeps_to_itself(graph.operator(step))
+                assert step not in done
+                assert (before | mine).issuperset(graph.inputs(step)), "reads another strand"
+                mine.add(step)
+            done |= mine
+    assert done == set(graph.steps)
+
+
+def test_queries_behind_conditions_of_their_own_are_strands_of_their_own(tmp_path: Path) -> None:
+    graph = graph_of(planned(SLIDES, tmp_path), tmp_path)
+    (phase,) = phases(graph)
+    assert [type(graph.operator(step)) for step in phase.steps] == [Tap] * 10
+    assert len(phase.strands) == 10
+
+
+def test_aggregates_that_share_windows_are_one_strand(tmp_path: Path) -> None:
+    graph = graph_of(planned(SHARED, tmp_path), tmp_path)
+    (phase,) = phases(graph)
+    members = [step for step in graph.steps if isinstance(graph.operators[step], Member)]
+    assert len(members) == 3
+    assert len([one for one in phase.strands if set(members) & set(one.steps)]) == 1
+
+
+def test_steps_that_come_and_go_are_seen(tmp_path: Path) -> None:
+    run = LocalRun(planned(SLIDES, tmp_path), Options(tmp_path))
+    graph = run.pipeline._graph
+    graph._phases = phases(graph)
+    run.pipeline.execute(
+        "REGISTER QUERY more AS SELECT w, COUNT(*) AS n FROM s [RANGE 8 SLIDE 2] GROUP BY w;"
+    )
+    assert graph._phases is None
+    graph._phases = phases(graph)
+    run.pipeline.execute("DROP QUERY more;")
+    assert graph._phases is None
+
+
+def answers(text: str, folder: Path) -> dict[str, list[object]]:
+    plan = planned(text, folder)
+    collected = Collected(plan)
+    run = collected.run = LocalRun(plan, Options(folder, batch=1 << 16), on_answer=collected.add)
+    run.run()
+    return {name: list(rows) for name, rows in collected.rows.items()}
+
+
+@pytest.mark.parametrize("slow", ["first", "others"])
+def test_answers_are_the_same_whichever_core_is_ahead(
+    slow: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = answers(SLIDES + SHARED + MIXED, tmp_path)
+    threads: set[str] = set()
+    process = Member.process
+
+    def hold(member: Member, inputs: Sequence[Batch], upto: Bound) -> Batch:
+        name = threading.current_thread().name
+        threads.add(name)
+        if (name == "kasen-second-core") == (slow == "others"):
+            time.sleep(0.005)
+        return process(member, inputs, upto)
+
+    monkeypatch.setattr(Member, "process", hold)
+    monkeypatch.setattr(two_cores, "_WORTH", 1)
+    monkeypatch.setattr(two_cores, "_allowed", True)
+    assert answers(SLIDES + SHARED + MIXED, tmp_path) == expected
+    assert len(threads) == 2
+
+
+def test_what_fails_on_the_second_core_is_raised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Broken(Exception):
+        pass
+
+    def fail(member: Member, inputs: Sequence[Batch], upto: Bound) -> Batch:
+        if threading.current_thread().name == "kasen-second-core":
+            raise Broken
+        time.sleep(0.02)
+        return inputs[0]
+
+    plan = planned(SLIDES, tmp_path)
+    monkeypatch.setattr(Member, "process", fail)
+    monkeypatch.setattr(two_cores, "_WORTH", 1)
+    monkeypatch.setattr(two_cores, "_allowed", True)
+    with pytest.raises(Broken):
+        LocalRun(plan, Options(tmp_path, batch=1 << 16)).run()
