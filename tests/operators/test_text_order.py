@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import random
+import threading
+import time
 
+import numpy as np
 import pytest
 
 from kasen.operators.dictionary import Dictionary
@@ -49,3 +52,57 @@ def test_ascending_and_descending_texts() -> None:
             dictionary.encode([str(number) for number in numbers[at : at + 7]])
             dictionary.labels  # noqa: B018
         check(dictionary)
+
+
+def test_labels_that_were_handed_out_stay_as_they_are() -> None:
+    dictionary = Dictionary()
+    dictionary.encode([f"m{each:03}" for each in range(100)])
+    held = dictionary.labels
+    before = held.copy()
+    for more in (["a"], [f"b{each:03}" for each in range(50)], ["m000a"]):  # find their place; all dealt anew
+        dictionary.encode(more)
+        check(dictionary)
+        assert np.array_equal(held, before)
+
+
+def test_a_text_that_comes_while_labels_are_made_is_in_the_next_ones() -> None:
+    class Slow(str):
+        __slots__ = ()
+
+        def __lt__(self, other: str) -> bool:
+            begun.set()
+            goes_on.wait(0.2)
+            return str.__lt__(self, other)
+
+    begun, goes_on = threading.Event(), threading.Event()
+    dictionary = Dictionary()
+    dictionary.encode([Slow("b"), Slow("a")])
+    made: list[int] = []
+    asking = threading.Thread(target=lambda: made.extend(dictionary.labels.tolist()))
+    asking.start()
+    assert begun.wait(5)
+    pushing = threading.Thread(target=dictionary.encode, args=(["d", "c"],))
+    pushing.start()
+    pushing.join(0.1)
+    goes_on.set()
+    asking.join(5)
+    pushing.join(5)
+    assert made[1] < made[0]
+    check(dictionary)
+
+
+def test_texts_that_come_at_once_get_codes_of_their_own() -> None:
+    class Slow(dict[str, int]):
+        def __setitem__(self, text: str, code: int) -> None:
+            time.sleep(0.05)
+            super().__setitem__(text, code)
+
+    dictionary = Dictionary()
+    dictionary._codes = Slow()
+    threads = [threading.Thread(target=dictionary.code, args=(text,)) for text in "abab"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(5)
+    assert sorted(dictionary.texts) == ["a", "b"]
+    assert [dictionary.code(text) for text in dictionary.texts] == [0, 1]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 import time
 
@@ -37,6 +39,32 @@ def test_an_error_on_either_side_is_raised_here_and_the_next_work_is_done() -> N
     with pytest.raises(ValueError, match="there"):
         two_cores.both(int, fail)
     assert two_cores.both(int, int) == (0, 0)
+
+
+def test_an_interrupt_waits_for_what_the_second_core_has_begun() -> None:
+    ended: list[bool] = []
+
+    def work() -> None:
+        time.sleep(0.3)
+        ended.append(True)
+        raise ValueError("of the old task")
+
+    timer = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        two_cores.both(work, int)
+    assert ended
+    assert two_cores.both(int, str) == (0, "")
+    timer.join()
+
+
+def test_items_that_are_shared_are_done_once_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(two_cores, "_allowed", True)
+    done: list[int] = []
+    for rows in (0, 1 << 20):
+        done.clear()
+        two_cores.share(done.extend, range(1000), rows)
+        assert sorted(done) == list(range(1000))
 
 
 def test_threads_that_both_want_the_second_core_get_their_own_results() -> None:

@@ -29,6 +29,7 @@ from kasen.ha.sink import SinkWork
 from kasen.ha.wire import unpack
 from kasen.ha.work import AppWork
 from kasen.plan.physical import Plan
+from kasen.runtime.memory import own_process
 
 _LINGER_SECONDS = 10.0
 #: The exit code of a child that is to be started again as the secondary.
@@ -213,6 +214,7 @@ def _be_node(config: NodeConfig, load: LoadPlan, patience: int) -> NoReturn:
     code = 0
     try:
         running = Running(config, load, patience)
+        own_process()
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: running.node.end("stopped"))
         verdict = running.run(lambda: os.getppid() == parent)

@@ -3,11 +3,15 @@
 `labels` orders codes as their texts are ordered (binary), so that kernels can compare strings by
 comparing numbers. Codes never change; labels may, so no operator keeps a label. Most queries never compare
 texts but for equality, so labels are made only when they are asked for.
+
+Texts come from every thread that pushes, while others run the pipeline: codes are dealt and labels made by
+one thread at a time, and both stay as they are for those who have them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from threading import Lock
 
 import numpy as np
 
@@ -24,6 +28,7 @@ class Dictionary:
         self._codes: dict[str, int] = {}
         self._texts: list[str] = []
         self._order = TextOrder()
+        self._changing = Lock()
 
     def __len__(self) -> int:
         return len(self._texts)
@@ -53,8 +58,9 @@ class Dictionary:
 
     @property
     def labels(self) -> I64:
-        """labels[code]: compares as the texts do. Valid until the next text is added."""
-        return self._order.labels(self._texts, self._codes)
+        """labels[code] of the texts met so far: compares as they do."""
+        with self._changing:
+            return self._order.labels(self._texts, self._codes)
 
     def snapshot(self) -> State:
         encoded = [text.encode("utf-8", "surrogatepass") for text in self._texts]
@@ -76,7 +82,10 @@ class Dictionary:
                 raise InternalError(f"a state's text {text!r} has the code of {self._texts[code]!r}")
 
     def _add(self, text: str) -> int:
-        code = len(self._texts)
-        self._codes[text] = code
-        self._texts.append(text)
-        return code
+        with self._changing:
+            code = self._codes.get(text)
+            if code is None:
+                code = len(self._texts)
+                self._texts.append(text)  # before its code is known to anybody
+                self._codes[text] = code
+            return code

@@ -189,13 +189,14 @@ class Selection:
 
     def _learn_texts(self) -> None:
         """Decides for the texts that have come since."""
-        known, texts = self._sets.shape[1], self._dictionary.texts
-        if len(texts) > known:
-            wider = np.zeros((len(self._sets), max(len(texts), 2 * known)), np.uint8)
+        known = self._sets.shape[1]
+        fresh = self._dictionary.texts[known:]
+        if fresh:
+            wider = np.zeros((len(self._sets), known + len(fresh)), np.uint8)
             wider[:, :known] = self._sets
             for number, test in self._tests.values():
-                wider[number, known : len(texts)] = [test(text) for text in texts[known:]]
-            self._sets = np.ascontiguousarray(wider[:, : len(texts)])
+                wider[number, known:] = [test(text) for text in fresh]
+            self._sets = wider
 
     def _write(self, flag: int, rest: Condition | None) -> None:
         program = list(self._postfix(rest)) if rest is not None else []
@@ -319,6 +320,7 @@ class Selection:
     def _select(self, batch: Batch) -> None:
         size, data, config = len(batch), batch.data, self._arrays()
         here, there = self._passing
+        self._seen = None  # until all is decided
         self._halved = two_cores.worth(size)
         if self._halved:
             cut = size // 2

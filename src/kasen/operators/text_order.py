@@ -2,13 +2,15 @@
 
 A new text gets a label between its neighbours', found in a list of sorted blocks, so that a text costs
 the same however many there are; when there is no room between two labels, all are dealt anew.
+
+Labels that were handed out are never written to, so that whoever compares by them may go on doing so while
+others ask for those of newer texts.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
 from itertools import chain
-from threading import Lock
 
 import numpy as np
 
@@ -31,15 +33,9 @@ class TextOrder:
         self._codes: dict[str, int] = {}
         self._blocks: list[list[str]] = []
         self._firsts: list[str] = []
-        # Two cores may ask at once after new texts came.
-        self._making = Lock()
 
     def labels(self, texts: list[str], codes: dict[str, int]) -> I64:
         """labels[code] of all texts, of which some may be new since the last call: the last ones."""
-        with self._making:
-            return self._made(texts, codes)
-
-    def _made(self, texts: list[str], codes: dict[str, int]) -> I64:
         self._codes = codes
         new = len(texts) - self._count
         if new:
@@ -88,9 +84,10 @@ class TextOrder:
         return int(self._labels[self._codes[text]])
 
     def _deal(self, ordered: list[str]) -> None:
-        """Labels with equal gaps for texts in order."""
+        """Labels with equal gaps for texts in order, in an array of their own."""
         self._blocks = [ordered[first : first + _BLOCK] for first in range(0, len(ordered), _BLOCK)]
         self._firsts = [block[0] for block in self._blocks]
         gap = min(_GAP, _GREATEST // len(ordered))
         codes = np.fromiter(map(self._codes.__getitem__, ordered), np.int64, len(ordered))
+        self._labels = np.zeros_like(self._labels)
         self._labels[codes] = np.arange(len(ordered), dtype=np.int64) * gap

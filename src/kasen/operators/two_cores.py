@@ -35,6 +35,10 @@ class _Count:
         self._raised = threading.Condition()
         self._is_waited_for = False
 
+    @property
+    def value(self) -> int:
+        return self._word.item(0)
+
     def increase(self) -> None:
         self._word[0] += 1
         if self._is_waited_for:  # which is said before the last look at the word
@@ -54,7 +58,6 @@ class _SecondCore:
     """A thread that does one thing after another."""
 
     def __init__(self) -> None:
-        self._number = 0
         self._asked, self._done = _Count(), _Count()
         self._task: Callable[[], object] = int
         self._result: object = None
@@ -62,14 +65,18 @@ class _SecondCore:
         threading.Thread(target=self._run, name="kasen-second-core", daemon=True).start()
 
     def begin(self, task: Callable[[], object]) -> None:
-        self._task = task
-        self._number += 1
+        self._task, self._result, self._error = task, None, None
         self._asked.increase()
 
     def result(self) -> object:
-        """What the task begun last returned."""
-        self._done.wait_for(self._number)
-        result, error = self._result, self._error
+        """What the task begun last returned. An interrupt waits for it: what it works on is in its hands."""
+        interrupt: KeyboardInterrupt | None = None
+        while self._done.value < self._asked.value:
+            try:
+                self._done.wait_for(self._asked.value)
+            except KeyboardInterrupt as came:
+                interrupt = came
+        result, error = self._result, interrupt or self._error
         self._task, self._result, self._error = int, None, None
         if error is not None:
             raise error
@@ -110,8 +117,8 @@ def both(there: Callable[[], There], here: Callable[[], Here]) -> tuple[There, H
     try:
         if _helper is None:
             _helper = _SecondCore()
-        _helper.begin(there)
         try:
+            _helper.begin(there)
             mine = here()
         finally:
             theirs = _helper.result()

@@ -329,8 +329,10 @@ class Graph:
         for phase in self._phases:
             for step in phase.steps:
                 self._run_step(step, stages[step], out, upto, {})
-            rows = sum(len(out[source]) for strand in phase.strands for source in strand.sources)
-            two_cores.share(run, phase.strands, rows)
+            rows = [sum(len(out[source]) for source in strand.sources) for strand in phase.strands]
+            # A strand that has most of the rows shares its own work between the cores instead.
+            is_even = 4 * max(rows, default=0) < 3 * sum(rows)
+            two_cores.share(run, phase.strands, sum(rows) if is_even else 0)
 
     def _run_step(self, step: int, stage: Alone, out: list[Batch], upto: Bound, births: Births) -> None:
         operator, inputs = stage

@@ -3,12 +3,14 @@
 A step *keeps to itself* if it changes nothing but its own state. Expressions do not (their failures are
 counted in one place, and their texts enter the pipeline's dictionary), nor do users' functions; joins are
 left out because they share their own work between cores. So the graph goes by phases: some steps one after
-the other, then *strands* of steps that keep to themselves, of which none reads another, then steps again
-that go one by one. What a strand does is the same on any core, and answers never tell.
+the other, then *strands* of steps that keep to themselves, of which none reads another. A step that several
+read is the last of its strand, so that these can be in different ones, of the next phase. What a strand does
+is the same on any core, and answers never tell.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -58,11 +60,16 @@ def keeps_to_itself(operator: Operator) -> bool:
 
 def phases_of(stages: Mapping[int, Alone]) -> list[Phase]:
     """The phases of steps that are given in an order in which inputs come first."""
+    readers = Counter(source for _, inputs in stages.values() for source in set(inputs))
     ranks: dict[int, int] = {}  # even: one by one; odd: in strands
     for step, (operator, inputs) in stages.items():
         kept = int(keeps_to_itself(operator))
-        least = (ranks[each] + (ranks[each] % 2 != kept) for each in inputs if each in ranks)
-        ranks[step] = max(least, default=kept)
+        ranks[step] = kept
+        for source in inputs:
+            if source in ranks:
+                same = 2 if kept and readers[source] > 1 else 0
+                least = ranks[source] + (same if ranks[source] % 2 == kept else 1)
+                ranks[step] = max(ranks[step], least)
     return [
         Phase(
             tuple(step for step, rank in ranks.items() if rank == first),
