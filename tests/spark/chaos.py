@@ -11,9 +11,14 @@ import time
 from pathlib import Path
 from random import Random
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from kasen.cli import load
 from kasen.plan.physical import plan_app
 from kasen.runtime.local import LocalRun, Options
+from kasen.spark import whole_files
 
 APP = """
 REGISTER STREAM s (k INTEGER, v VARCHAR, x DOUBLE) TIMESTAMP BY ts SLACK 3 FROM 'csv' OPTIONS (path 's');
@@ -46,6 +51,36 @@ def write_app(folder: Path, files: int = 12, rows: int = 60, seed: int = 1) -> P
     app = folder / "app.cql"
     app.write_text(APP)
     return app
+
+
+def write_large_app(folder: Path, files: int = 6, rows: int = 500_000) -> Path:
+    """A stream of Parquet files, each of which is a large epoch; many conditions; Parquet as the answer."""
+    (folder / "s").mkdir(parents=True)
+    random = np.random.default_rng(1)
+    for number in range(files):
+        columns = {
+            "ts": np.sort(random.integers(0, 60_000, rows)) + number * 60_000,
+            "k": random.integers(0, 50, rows).astype(np.int32),
+            "v": random.integers(0, 1 << 40, rows),
+        }
+        file = folder / "s" / f"{number:03}.parquet"
+        pq.write_table(pa.table(columns), file)
+        assert file.stat().st_size > whole_files._LEAST_BYTES
+        os.utime(file, (1_000_000 + number, 1_000_000 + number))
+    queries = (
+        f"REGISTER QUERY q{n} AS SELECT k, MAX(v) AS m, COUNT(*) AS n FROM s [RANGE 10000 SLIDE 2000]"
+        f" WHERE v >= {n << 36} AND v < {n + 1 << 36} GROUP BY k INTO 'parquet' OPTIONS (path 'q{n}');"
+        for n in range(12)
+    )
+    stream = "REGISTER STREAM s (k INTEGER, v BIGINT) TIMESTAMP BY ts FROM 'parquet' OPTIONS (path 's');"
+    app = folder / "app.cql"
+    app.write_text("\n".join([stream, *queries]))
+    return app
+
+
+def parquet_outputs(folder: Path) -> dict[str, pa.Table]:
+    """All rows of each query, in the order of its files."""
+    return {each.name: pq.read_table(sorted(each.iterdir())) for each in sorted(folder.glob("q*"))}
 
 
 def expected(app: Path, out: Path) -> dict[str, str]:
