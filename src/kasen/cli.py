@@ -189,9 +189,10 @@ def node(
 def run_app(file: Path, job: Job) -> int:
     """Runs an app; returns how many rows were refused."""
     from kasen.plan.physical import plan_app
-    from kasen.runtime.memory import own_process
+    from kasen.runtime.memory import keep_freed_memory, own_process
     from kasen.terminal import Screen
 
+    keep_freed_memory()  # before there are threads
     bound = load(file, job.python)
     warn(bound)
     plan = plan_app(bound)

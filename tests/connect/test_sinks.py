@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from kasen.connect.chunk import DeadLetter
@@ -220,6 +221,27 @@ def test_readers_see_whole_parquet_files_only(tmp_path: Path) -> None:
     sink.flush(sync=True)
     sink.flush()
     assert [file.name for file in (tmp_path / "q").glob("*.parquet")] == ["part-00000000.parquet"]
+
+
+def test_parquet_has_differences_of_near_integers_and_dictionaries_of_the_rest(tmp_path: Path) -> None:
+    schema = schema_of(near=INTEGER, gaps=BIGINT, far=BIGINT, few=INTEGER, none=BIGINT, x=DOUBLE)
+    rows = [
+        (at, 0, 0, 1, at % 1000, None if at % 3 else -at, at << 40, at % 5, None, at / 7)
+        for at in range(100_000)
+    ]
+    written = table_of(schema, *rows)
+    sink = ParquetSink(tmp_path / "q", written.schema)
+    sink.write(written)
+    sink.close()
+    (file,) = (tmp_path / "q").iterdir()
+    group = pq.ParquetFile(file).metadata.row_group(0)
+    columns = [group.column(at) for at in range(group.num_columns)]
+    differences = [each.path_in_schema for each in columns if "DELTA_BINARY_PACKED" in each.encodings]
+    assert differences == ["ts", "near", "gaps"]
+    assert all(
+        "RLE_DICTIONARY" in each.encodings for each in columns if each.path_in_schema in ("far", "few")
+    )
+    assert pq.read_table(file).equals(written)
 
 
 def test_parquet_needs_a_folder(tmp_path: Path) -> None:

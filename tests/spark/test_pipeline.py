@@ -5,15 +5,18 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from kasen.cli import load
+from kasen.connect.parquet_sink import ParquetSink
 from kasen.cql.bind import bind_text
 from kasen.cql.bound import App
 from kasen.demo import cut
 from kasen.plan.physical import plan_app
 from kasen.runtime.local import LocalRun, Options
 from kasen.spark.pipeline import SparkRun
+from kasen.spark.session import session
 from tests.cases_format import Case, all_cases
 from tests.engines import Collected
 from tests.oracle import DeadLetter, Result, run_app, sniffer
@@ -131,6 +134,17 @@ def test_a_stopped_run_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
         if run.run().done:
             break
     assert outputs(out) == outputs(tmp_path / "local")
+
+
+def test_spark_reads_the_parquet_that_sinks_write(tmp_path: Path) -> None:
+    rows = 100_000
+    near = [None if at % 5 == 0 else at * 7919 % 10_000 - 5_000 for at in range(rows)]
+    columns = {"near": pa.array(near, pa.int64()), "small": pa.array(range(rows), pa.int32())}
+    sink = ParquetSink(tmp_path / "q", pa.table(columns).schema)
+    sink.write(pa.table(columns))
+    sink.close()
+    read = session("local[2]").read.parquet(str(tmp_path / "q")).orderBy("small").toArrow()
+    assert read.to_pydict() == pa.table(columns).to_pydict()
 
 
 def test_parquet_and_json_are_read_as_csv_is(tmp_path: Path) -> None:

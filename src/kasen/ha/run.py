@@ -29,7 +29,7 @@ from kasen.ha.sink import SinkWork
 from kasen.ha.wire import unpack
 from kasen.ha.work import AppWork
 from kasen.plan.physical import Plan
-from kasen.runtime.memory import own_process
+from kasen.runtime.memory import keep_freed_memory, own_process
 
 _LINGER_SECONDS = 10.0
 #: The exit code of a child that is to be started again as the secondary.
@@ -212,6 +212,7 @@ def _be_node(config: NodeConfig, load: LoadPlan, patience: int) -> NoReturn:
     """Never returns: gRPC would wait for connections of peers that may be gone."""
     parent = os.getppid()
     code = 0
+    keep_freed_memory()  # before there are threads
     try:
         running = Running(config, load, patience)
         own_process()

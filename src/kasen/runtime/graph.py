@@ -321,10 +321,15 @@ class Graph:
         if self._phases is None:
             self._phases = phases_of(stages)
 
+        answers = set(self.outputs.values())
+
         def run(strands: Iterable[Strand]) -> None:
             for strand in strands:
                 for step in strand.steps:
                     self._run_step(step, stages[step], out, upto, {})
+                for step in strand.inner:
+                    if step not in answers:
+                        out[step] = self._nothing[step]  # its memory is there for the next strand
 
         for phase in self._phases:
             for step in phase.steps:

@@ -2,7 +2,7 @@
 
 Every epoch makes and frees arrays of about the same size. The C library would give the large ones back
 to the system at once and get them again, zeroed page by page, for the next epoch: that costs more than
-most of what is computed on them.
+most of what is computed on them. And it would give each thread memory of its own, which it never keeps.
 
 And once in a while Python's collector looks for garbage among all objects that there are: a quarter of a
 million after the libraries are loaded, a tenth of a second during which no answer comes.
@@ -17,7 +17,7 @@ import platform
 from functools import cache
 
 # Numbers of glibc's malloc.h.
-_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
+_TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
 _MOST_KEPT = 64 << 20
 _LARGEST_KEPT = 32 << 20  # the most that glibc takes
 
@@ -32,10 +32,12 @@ def own_process() -> None:
 
 
 def keep_freed_memory() -> bool:
-    """Lets the C library keep up to 64 MB of freed memory; False if it is not one that can be told."""
+    """Lets the C library keep up to 64 MB of freed memory; False if it is not one that can be told.
+
+    Of all threads, if it is called before there are others.
+    """
     if platform.libc_ver()[0] != "glibc":
         return False
     library = ctypes.CDLL(None)
-    return bool(
-        library.mallopt(_MMAP_THRESHOLD, _LARGEST_KEPT) and library.mallopt(_TRIM_THRESHOLD, _MOST_KEPT)
-    )
+    settings = {_MMAP_THRESHOLD: _LARGEST_KEPT, _TRIM_THRESHOLD: _MOST_KEPT, _ARENA_MAX: 1}
+    return all(library.mallopt(name, value) for name, value in settings.items())

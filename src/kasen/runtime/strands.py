@@ -11,7 +11,7 @@ is the same on any core, and answers never tell.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from kasen.operators.aggregate import Aggregate
@@ -38,10 +38,11 @@ _KEPT = (*_WINDOWS, Aggregate, SlidingAggregate, Member, Bag, Union, Inserted, W
 
 @dataclass(frozen=True, slots=True)
 class Strand:
-    """Steps in an order in which inputs come first, and what they read of others."""
+    """Steps in an order in which inputs come first, what they read of others, and those only they read."""
 
     steps: tuple[int, ...]
     sources: tuple[int, ...]
+    inner: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,17 +71,16 @@ def phases_of(stages: Mapping[int, Alone]) -> list[Phase]:
                 same = 2 if kept and readers[source] > 1 else 0
                 least = ranks[source] + (same if ranks[source] % 2 == kept else 1)
                 ranks[step] = max(ranks[step], least)
-    return [
-        Phase(
-            tuple(step for step, rank in ranks.items() if rank == first),
-            tuple(_strands({step: stages[step] for step, rank in ranks.items() if rank == first + 1})),
-        )
-        for first in range(0, max(ranks.values(), default=-1) + 1, 2)
-    ]
+    phases = []
+    for first in range(0, max(ranks.values(), default=-1) + 1, 2):
+        one_by_one = tuple(step for step, rank in ranks.items() if rank == first)
+        kept_steps = {step: stages[step] for step, rank in ranks.items() if rank == first + 1}
+        phases.append(Phase(one_by_one, tuple(_strands(kept_steps, readers))))
+    return phases
 
 
-def _strands(stages: Mapping[int, Alone]) -> Iterator[Strand]:
-    """Steps that are connected, be it by windows that they share."""
+def _strands(stages: Mapping[int, Alone], readers: Mapping[int, int]) -> Iterator[Strand]:
+    """Steps that are connected, be it by windows that they share; `readers` counts those of all steps."""
     leaders = {step: step for step in stages}
 
     def leader(step: int) -> int:
@@ -99,9 +99,6 @@ def _strands(stages: Mapping[int, Alone]) -> Iterator[Strand]:
     for step in stages:
         strands.setdefault(leader(step), []).append(step)
     for steps in strands.values():
-        yield Strand(tuple(steps), tuple(_read(steps, stages)))
-
-
-def _read(steps: Iterable[int], stages: Mapping[int, Alone]) -> Iterator[int]:
-    for step in steps:
-        yield from (source for source in stages[step][1] if source not in stages)
+        read = Counter(source for step in steps for source in set(stages[step][1]))
+        inner = (step for step in steps if 0 < readers[step] == read[step])
+        yield Strand(tuple(steps), tuple(source for source in read if source not in stages), tuple(inner))
