@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -90,7 +91,10 @@ def on_two_cores(engine: Engine) -> Engine:
     """An engine that shares all work that it can between two cores, be it of a few rows."""
 
     def run(app: App, folder: Path) -> Result:
-        with patch("kasen.operators.two_cores._WORTH", 4), patch("kasen.operators.two_cores._allowed", True):
+        changes = {"operators.two_cores._WORTH": 4, "operators.two_cores._allowed": True}
+        with ExitStack() as stack:
+            for name, value in {**changes, "runtime.graph.ROWS_A_STEP": 0}.items():
+                stack.enter_context(patch(f"kasen.{name}", value))
             return engine(app, folder)
 
     return run

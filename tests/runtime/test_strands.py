@@ -8,17 +8,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 
+import numpy as np
 import pytest
 
 from kasen.cql.bind import bind_text
 from kasen.operators import two_cores
-from kasen.operators.batch import Batch, Bound
+from kasen.operators.batch import END, Batch, Bound, ones, zeros
 from kasen.operators.selection import Tap
 from kasen.operators.sliding_member import Member
+from kasen.operators.union import Union
 from kasen.plan.physical import Plan, plan_app
 from kasen.runtime.graph import Graph
 from kasen.runtime.local import LocalRun, Options
-from kasen.runtime.strands import Phase, keeps_to_itself, phases_of
+from kasen.runtime.strands import SideBySide, Strand, keeps_to_itself
 from tests.engines import Collected
 
 STREAM = (
@@ -56,67 +58,94 @@ def graph_of(plan: Plan, folder: Path) -> Graph:
     return LocalRun(plan, Options(folder)).pipeline._graph
 
 
-def phases(graph: Graph) -> list[Phase]:
-    return phases_of({step: stage for step, stage in graph._stages.items() if stage is not None})
+def rounds(graph: Graph) -> list[tuple[list[int], list[Strand]]]:
+    """The rounds of a run in which every step has something to do: steps one by one, and strands."""
+    stages = {step: stage for step, stage in graph._stages.items() if stage is not None}
+    one_by_one: list[int] = []
+    out = [Batch(ones(1), zeros(1), ones(1), np.zeros((4, 1), np.int64))] * (max(graph.steps) + 1)
+    run = SideBySide(
+        stages, graph._readers, graph.outputs.values(), out, END, lambda step, _: one_by_one.append(step)
+    )
+    todo, found = list(stages), []
+    while todo:
+        strands, todo = run.next_round(todo)
+        found.append((one_by_one.copy(), strands))
+        one_by_one.clear()
+    return found
 
 
 @pytest.mark.parametrize("text", [SLIDES, SHARED, MIXED, SLIDES + SHARED + MIXED])
 def test_each_step_is_in_one_place_behind_all_that_it_reads(text: str, tmp_path: Path) -> None:
     graph = graph_of(planned(text, tmp_path), tmp_path)
+    answers = set(graph.outputs.values())
     done = {step for step in graph.steps if graph.operators[step] is None}
-    for phase in phases(graph):
-        for step in phase.steps:
+    for one_by_one, strands in rounds(graph):
+        for step in one_by_one:
             assert not keeps_to_itself(graph.operator(step))
             assert done.issuperset(graph.inputs(step))
             done.add(step)
         before = frozenset(done)
-        for strand in phase.strands:
+        for strand in strands:
             mine: set[int] = set()
-            assert before.issuperset(strand.sources)
             for step in strand.steps:
                 assert keeps_to_itself(graph.operator(step))
                 assert step not in done
                 assert (before | mine).issuperset(graph.inputs(step)), "reads another strand"
                 mine.add(step)
             done |= mine
+            for step in strand.inner:
+                readers = {each for each in graph.steps if step in graph.inputs(each)}
+                assert readers <= mine, "forgotten before it is read"
+                assert step not in answers
     assert done == set(graph.steps)
 
 
 def test_queries_behind_conditions_of_their_own_are_strands_of_their_own(tmp_path: Path) -> None:
     graph = graph_of(planned(SLIDES, tmp_path), tmp_path)
-    (phase,) = phases(graph)
-    assert [type(graph.operator(step)) for step in phase.steps] == [Tap] * 10
-    assert len(phase.strands) == 10
+    ((one_by_one, strands),) = rounds(graph)
+    assert [type(graph.operator(step)) for step in one_by_one] == [Tap] * 10
+    assert len(strands) == 10
 
 
 def test_queries_over_one_window_are_strands_of_their_own(tmp_path: Path) -> None:
     text = "REGISTER QUERY last AS SELECT * FROM s [RANGE 5];"
     for by in "kvw":
         text += f"REGISTER QUERY q{by} AS SELECT {by}, COUNT(*) AS n FROM last GROUP BY {by};"
-    window, aggregates = phases(graph_of(planned(text, tmp_path), tmp_path))
-    assert len(window.strands) == 1
-    assert len(aggregates.strands) == 3
+    (_, window), (_, aggregates) = rounds(graph_of(planned(text, tmp_path), tmp_path))
+    assert len(window) == 1
+    assert len(aggregates) == 3
 
 
 def test_aggregates_that_share_windows_are_one_strand(tmp_path: Path) -> None:
     graph = graph_of(planned(SHARED, tmp_path), tmp_path)
-    *_, phase = phases(graph)
+    *_, (_, strands) = rounds(graph)
     members = [step for step in graph.steps if isinstance(graph.operators[step], Member)]
     assert len(members) == 3
-    assert len([one for one in phase.strands if set(members) & set(one.steps)]) == 1
+    assert len([one for one in strands if set(members) & set(one.steps)]) == 1
 
 
-def test_steps_that_come_and_go_are_seen(tmp_path: Path) -> None:
-    run = LocalRun(planned(SLIDES, tmp_path), Options(tmp_path))
+def test_what_reads_two_strands_makes_them_one(tmp_path: Path) -> None:
+    text = "REGISTER QUERY both AS SELECT k FROM s [RANGE 5] UNION ALL SELECT w FROM s [ROWS 3];"
+    graph = graph_of(planned(text, tmp_path), tmp_path)
+    ((_, strands),) = rounds(graph)
+    assert len(strands) == 1
+    assert graph.operator(strands[0].steps[-1]).__class__ is Union
+
+
+def test_readers_are_counted_as_steps_come_and_go(tmp_path: Path) -> None:
+    run = LocalRun(planned(SLIDES + SHARED, tmp_path), Options(tmp_path))
     graph = run.pipeline._graph
-    graph._phases = phases(graph)
-    run.pipeline.execute(
-        "REGISTER QUERY more AS SELECT w, COUNT(*) AS n FROM s [RANGE 8 SLIDE 2] GROUP BY w;"
-    )
-    assert graph._phases is None
-    graph._phases = phases(graph)
-    run.pipeline.execute("DROP QUERY more;")
-    assert graph._phases is None
+    for change in (
+        "REGISTER QUERY more AS SELECT w, COUNT(*) AS n FROM s [RANGE 8 SLIDE 2] GROUP BY w;",
+        "REPLACE QUERY q1 AS SELECT k, MAX(v) AS m, COUNT(*) AS n FROM s [RANGE 6] GROUP BY k;",
+        "DROP QUERY more;",
+        "DROP QUERY r1;",
+    ):
+        run.pipeline.execute(change)
+        readers = [step for reader in graph.steps for step in set(graph.inputs(reader))]
+        assert {step: graph._readers[step] for step in graph.steps} == {
+            step: readers.count(step) for step in graph.steps
+        }
 
 
 def answers(text: str, folder: Path) -> dict[str, list[object]]:
@@ -145,6 +174,7 @@ def test_answers_are_the_same_whichever_core_is_ahead(
 
     monkeypatch.setattr(Member, "process", hold)
     monkeypatch.setattr(two_cores, "_WORTH", 1)
+    monkeypatch.setattr("kasen.runtime.graph.ROWS_A_STEP", 0)
     monkeypatch.setattr(two_cores, "_allowed", True)
     assert answers(SLIDES + SHARED + MIXED, tmp_path) == expected
 
@@ -162,6 +192,7 @@ def test_what_fails_on_the_second_core_is_raised(tmp_path: Path, monkeypatch: py
     plan = planned(SLIDES, tmp_path)
     monkeypatch.setattr(Member, "process", fail)
     monkeypatch.setattr(two_cores, "_WORTH", 1)
+    monkeypatch.setattr("kasen.runtime.graph.ROWS_A_STEP", 0)
     monkeypatch.setattr(two_cores, "_allowed", True)
     with pytest.raises(Broken):
         LocalRun(plan, Options(tmp_path, batch=1 << 16)).run()

@@ -8,6 +8,7 @@ Steps may come and go between two runs (see live.py); a step's place is used aga
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import gcd
 
@@ -34,7 +35,7 @@ from kasen.plan.physical import Plan, Step, stages_of
 from kasen.plan.selection import selectable
 from kasen.runtime.loop import Loop
 from kasen.runtime.stopped import loop_error, stopped_before
-from kasen.runtime.strands import Alone, Phase, Strand, phases_of
+from kasen.runtime.strands import ROWS_A_STEP, Alone, SideBySide
 from kasen.types import Kind, Schema
 
 #: For steps that just came: further input, by step and number of the input.
@@ -50,6 +51,8 @@ class Graph:
         self._max_ticks = min(max_ticks, (1 << TICK_BITS) - 2)
         self._nodes: list[Node | None] = []
         self._inputs: list[tuple[int, ...]] = []
+        #: How many steps read each one.
+        self._readers: defaultdict[int, int] = defaultdict(int)
         self._operators: list[Operator | None] = []
         self._nothing: list[Batch] = []
         self._steps: dict[int, Step] = {}
@@ -61,8 +64,6 @@ class Graph:
         #: Stages in an order in which inputs come first, by their first step: the operator and what it
         #: reads; or None for a loop.
         self._stages: dict[int, Alone | None] = {}
-        #: The same for two cores; found when it is first wanted after steps came and went.
-        self._phases: list[Phase] | None = None
         self._loops: dict[int, Loop] = {}
         #: The steps of loops, and whether steps came and went so that the order must be found again.
         self._looped: set[int] = set()
@@ -92,12 +93,20 @@ class Graph:
 
     def _set(self, step: int, node: Node, inputs: tuple[int, ...]) -> None:
         self._nodes[step] = node
-        self._inputs[step] = inputs
+        self._read(step, inputs)
         self._steps[step] = Step(step, node, inputs)
         self._operators[step] = None if isinstance(node, Scan) else self._make(node, inputs)
         self._nothing[step] = empty(len(node.schema))
         if isinstance(node, Scan):
             self._scans[node.name] = step
+
+    def _read(self, step: int, inputs: tuple[int, ...]) -> None:
+        """From now on the step reads these."""
+        for source in set(self._inputs[step]):
+            self._readers[source] -= 1
+        for source in set(inputs):
+            self._readers[source] += 1
+        self._inputs[step] = inputs
 
     def _make(self, node: Node, inputs: tuple[int, ...]) -> Operator:
         """The operator of a step. Conditions on a stream from outside share its selection network."""
@@ -148,6 +157,7 @@ class Graph:
         self._inputs, self._nothing = [()] * size, [empty(0)] * size
         self._steps, self._scans, self._births, self._loops = {}, {}, {}, {}
         self._networks, self._windows = {}, {}
+        self._readers.clear()
         self._free = [step for step in reversed(range(size)) if step not in steps]
         for step, (node, inputs) in steps.items():
             self._set(step, node, inputs)
@@ -178,16 +188,14 @@ class Graph:
         del self._steps[step]
         self._stale |= step in self._looped
         self._dead.discard(step)
-        self._inputs[step] = ()
+        self._read(step, ())
         self._stages.pop(step, None)
-        self._phases = None
         self._births.pop(step, None)
         self._free.append(step)
 
     def point(self, step: int, inputs: tuple[int, ...]) -> None:
         """The step reads others from now on; `settle` sees to the order."""
         self._stale = True
-        self._phases = None
         node, operator = self._nodes[step], self._operators[step]
         if isinstance(node, SlidingNode) and isinstance(operator, Member):
             operator.go_alone()
@@ -195,14 +203,13 @@ class Graph:
             kept = wanted(node.keys, operator.calls)
             assert kept is not None
             self._let_share(operator, node, inputs[0], kept)
-        self._inputs[step] = inputs
+        self._read(step, inputs)
         self._steps[step] = Step(step, self.node(step), inputs)
 
     def order_stages(self) -> None:
         """Finds the order of all steps, and the loops among them."""
         self.save_loops()
         self._stages, self._loops, self._looped, self._stale = {}, {}, set(), False
-        self._phases = None
         for stage in stages_of(self._nodes, self._inputs):
             if stage[0] in self._dead:
                 continue
@@ -222,7 +229,6 @@ class Graph:
         operator = self._operators[step]
         if operator is not None:
             self._stages[step] = (operator, self._inputs[step])
-            self._phases = None
 
     def node(self, step: int) -> Node:
         node = self._nodes[step]
@@ -292,7 +298,7 @@ class Graph:
         births = self._births
         if births:
             self._births = {}
-        elif two_cores.worth(rows) and not self._loops:
+        elif rows >= ROWS_A_STEP * len(self._stages) and two_cores.worth(rows) and not self._loops:
             self._run_on_two_cores(out, upto)
             return self._answers(out)
         ends: dict[int, Bound] = {}
@@ -318,26 +324,11 @@ class Graph:
     def _run_on_two_cores(self, out: list[Batch], upto: Bound) -> None:
         """Many rows, and no loops: steps that keep to themselves run side by side."""
         stages = {step: stage for step, stage in self._stages.items() if stage is not None}
-        if self._phases is None:
-            self._phases = phases_of(stages)
 
-        answers = set(self.outputs.values())
+        def run_step(step: int, stage: Alone) -> None:
+            self._run_step(step, stage, out, upto, {})
 
-        def run(strands: Iterable[Strand]) -> None:
-            for strand in strands:
-                for step in strand.steps:
-                    self._run_step(step, stages[step], out, upto, {})
-                for step in strand.inner:
-                    if step not in answers:
-                        out[step] = self._nothing[step]  # its memory is there for the next strand
-
-        for phase in self._phases:
-            for step in phase.steps:
-                self._run_step(step, stages[step], out, upto, {})
-            rows = [sum(len(out[source]) for source in strand.sources) for strand in phase.strands]
-            # A strand that has most of the rows shares its own work between the cores instead.
-            is_even = 4 * max(rows, default=0) < 3 * sum(rows)
-            two_cores.share(run, phase.strands, sum(rows) if is_even else 0)
+        SideBySide(stages, self._readers, self.outputs.values(), out, upto, run_step).run()
 
     def _run_step(self, step: int, stage: Alone, out: list[Batch], upto: Bound, births: Births) -> None:
         operator, inputs = stage
@@ -446,7 +437,6 @@ class Graph:
     def _stop(self, steps: set[int]) -> None:
         """These steps say nothing any more."""
         self._dead |= steps
-        self._phases = None
         self._stages = {first: stage for first, stage in self._stages.items() if first not in self._dead}
         self._loops = {first: loop for first, loop in self._loops.items() if first not in self._dead}
 

@@ -1,104 +1,161 @@
-"""Which steps of a graph can run on two cores at the same time.
+"""A run of a graph's steps on two cores.
 
 A step *keeps to itself* if it changes nothing but its own state. Expressions do not (their failures are
 counted in one place, and their texts enter the pipeline's dictionary), nor do users' functions; joins are
-left out because they share their own work between cores. So the graph goes by phases: some steps one after
-the other, then *strands* of steps that keep to themselves, of which none reads another. A step that several
-read is the last of its strand, so that these can be in different ones, of the next phase. What a strand does
-is the same on any core, and answers never tell.
+left out because they share their own work between cores. Steps that keep to themselves are put into
+*strands*, of which none reads another, and these run side by side; all others run one by one. Whatever reads
+what is in a strand, and is not in it itself, waits for the next round. What a strand does is the same on any
+core, and answers never tell.
+
+Nothing of this is kept from run to run, because queries come and go.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
+from kasen.operators import two_cores
 from kasen.operators.aggregate import Aggregate
 from kasen.operators.bag import Bag
 from kasen.operators.base import Operator
+from kasen.operators.batch import Batch, Bound, empty
 from kasen.operators.delay import Delay
 from kasen.operators.ordinal_rows import OrdinalRows
 from kasen.operators.pad import Pad
 from kasen.operators.panes import SlidingAggregate
 from kasen.operators.partition_window import PartitionRows
 from kasen.operators.project import Project
+from kasen.operators.shared_windows import SharedWindows
 from kasen.operators.sliding_member import Member
-from kasen.operators.streamify import Inserted, Whole
+from kasen.operators.streamify import Every, Inserted, Whole
 from kasen.operators.touches import Reports, Touches
 from kasen.operators.union import Union
-from kasen.operators.window import Rows, Timed, Unbounded
+from kasen.operators.window import Now, Range, Rows, Slide, Unbounded
+
+#: With fewer rows for each step of the graph, most of the time is Python's, and of that there is one core.
+ROWS_A_STEP = 1024
+_NOTHING = empty(0)
 
 #: A stage of a single step outside loops: its operator, and what it reads.
 Alone = tuple[Operator, tuple[int, ...]]
 
-_WINDOWS = (Unbounded, Timed, Rows, PartitionRows, OrdinalRows, Touches, Reports)
-_KEPT = (*_WINDOWS, Aggregate, SlidingAggregate, Member, Bag, Union, Inserted, Whole, Delay, Pad)
+_WINDOWS = (Unbounded, Now, Range, Slide, Rows, PartitionRows, OrdinalRows, Touches, Reports)
+_SUMS = (Aggregate, SlidingAggregate, Member)
+_KEPT = frozenset([*_WINDOWS, *_SUMS, Bag, Union, Inserted, Whole, Every, Delay, Pad])
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Strand:
-    """Steps in an order in which inputs come first, what they read of others, and those only they read."""
+    """Steps in an order in which inputs come first; those that only they read; the rows that come in."""
 
-    steps: tuple[int, ...]
-    sources: tuple[int, ...]
-    inner: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Phase:
-    """Steps that go one by one, then strands that may go side by side."""
-
-    steps: tuple[int, ...]
-    strands: tuple[Strand, ...]
+    steps: list[int] = field(default_factory=list)
+    inner: list[int] = field(default_factory=list)
+    rows: int = 0
 
 
 def keeps_to_itself(operator: Operator) -> bool:
-    if isinstance(operator, Project):
-        return operator.is_plain
-    return isinstance(operator, _KEPT)
+    return type(operator) in _KEPT or (isinstance(operator, Project) and operator.is_plain)
 
 
-def phases_of(stages: Mapping[int, Alone]) -> list[Phase]:
-    """The phases of steps that are given in an order in which inputs come first."""
-    readers = Counter(source for _, inputs in stages.values() for source in set(inputs))
-    ranks: dict[int, int] = {}  # even: one by one; odd: in strands
-    for step, (operator, inputs) in stages.items():
-        kept = int(keeps_to_itself(operator))
-        ranks[step] = kept
+class SideBySide:
+    """One run. `out` has what comes in, and gets what each step says; `readers` counts those of each step."""
+
+    def __init__(
+        self,
+        stages: Mapping[int, Alone],
+        readers: Mapping[int, int],
+        answers: Iterable[int],
+        out: list[Batch],
+        upto: Bound,
+        run_step: Callable[[int, Alone], None],
+    ) -> None:
+        """`stages` in an order in which inputs come first; `answers` are the steps that others look at."""
+        self._stages = stages
+        self._readers = readers
+        self._answers = frozenset(answers)
+        self._out = out
+        self._upto = upto
+        self._run_step = run_step
+
+    def run(self) -> None:
+        todo = list(self._stages)
+        while todo:
+            strands, todo = self.next_round(todo)
+            # A strand that has most of the rows shares its own work between the cores instead.
+            rows = sum(strand.rows for strand in strands)
+            is_even = 4 * max((strand.rows for strand in strands), default=0) < 3 * rows
+            two_cores.share(self._run_strands, strands, rows if is_even else 0)
+
+    def next_round(self, todo: Iterable[int]) -> tuple[list[Strand], list[int]]:
+        """Runs what goes one by one as far as it can; then these strands can run; then come the others."""
+        #: Where steps are that have not run, and windows that several share. None: they wait.
+        homes: dict[int | SharedWindows, Strand | None] = {}
+        later: list[int] = []
+        for step in todo:
+            stage = self._stages[step]
+            operator, inputs = stage
+            kept = keeps_to_itself(operator)
+            reads: list[int | SharedWindows] = []
+            for source in inputs:
+                if source in homes:
+                    if not kept or homes[source] is None or self._readers[source] > 1:
+                        homes[step] = None
+                        later.append(step)
+                        break
+                    reads.append(source)
+            else:
+                if not kept:
+                    self._run_step(step, stage)
+                elif reads or not self._is_idle(stage):
+                    if isinstance(operator, Member) and operator.windows is not None:
+                        reads.append(operator.windows)
+                        homes.setdefault(operator.windows, Strand())
+                    homes[step] = strand = _united(reads, homes)
+                    self._enter(strand, step, inputs, homes)
+        return list(dict.fromkeys(home for home in homes.values() if home is not None)), later
+
+    def _enter(
+        self,
+        strand: Strand,
+        step: int,
+        inputs: tuple[int, ...],
+        homes: Mapping[int | SharedWindows, Strand | None],
+    ) -> None:
         for source in inputs:
-            if source in ranks:
-                same = 2 if kept and readers[source] > 1 else 0
-                least = ranks[source] + (same if ranks[source] % 2 == kept else 1)
-                ranks[step] = max(ranks[step], least)
-    phases = []
-    for first in range(0, max(ranks.values(), default=-1) + 1, 2):
-        one_by_one = tuple(step for step, rank in ranks.items() if rank == first)
-        kept_steps = {step: stages[step] for step, rank in ranks.items() if rank == first + 1}
-        phases.append(Phase(one_by_one, tuple(_strands(kept_steps, readers))))
-    return phases
+            if source not in homes:
+                strand.rows += len(self._out[source])
+            elif source not in self._answers:
+                strand.inner.append(source)
+        strand.steps.append(step)
+
+    def _is_idle(self, stage: Alone) -> bool:
+        operator, inputs = stage
+        if any(len(self._out[source]) for source in inputs):
+            return False
+        due = operator.next_instant()
+        return due is None or due >= self._upto
+
+    def _run_strands(self, strands: Iterable[Strand]) -> None:
+        for strand in strands:
+            for step in strand.steps:
+                self._run_step(step, self._stages[step])
+            for step in strand.inner:
+                self._out[step] = _NOTHING  # its memory is there for the next strand
 
 
-def _strands(stages: Mapping[int, Alone], readers: Mapping[int, int]) -> Iterator[Strand]:
-    """Steps that are connected, be it by windows that they share; `readers` counts those of all steps."""
-    leaders = {step: step for step in stages}
-
-    def leader(step: int) -> int:
-        while leaders[step] != step:
-            leaders[step] = step = leaders[leaders[step]]
-        return step
-
-    sharing: dict[int, int] = {}
-    for step, (operator, inputs) in stages.items():
-        for source in inputs:
-            if source in stages:
-                leaders[leader(step)] = leader(source)
-        if isinstance(operator, Member) and operator.windows is not None:
-            leaders[leader(step)] = leader(sharing.setdefault(id(operator.windows), step))
-    strands: dict[int, list[int]] = {}
-    for step in stages:
-        strands.setdefault(leader(step), []).append(step)
-    for steps in strands.values():
-        read = Counter(source for step in steps for source in set(stages[step][1]))
-        inner = (step for step in steps if 0 < readers[step] == read[step])
-        yield Strand(tuple(steps), tuple(source for source in read if source not in stages), tuple(inner))
+def _united(reads: Sequence[int | SharedWindows], homes: dict[int | SharedWindows, Strand | None]) -> Strand:
+    """The strand that all these are in from now on; a new one if there are none."""
+    found = [home for home in map(homes.get, reads) if home is not None]
+    if not found:
+        return Strand()
+    first = found[0]
+    for other in found[1:]:
+        if other is not first:
+            first.steps += other.steps
+            first.inner += other.inner
+            first.rows += other.rows
+            for key, home in homes.items():
+                if home is other:
+                    homes[key] = first
+    return first
