@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import threading
 import time
@@ -49,13 +48,18 @@ def test_an_interrupt_waits_for_what_the_second_core_has_begun() -> None:
         ended.append(True)
         raise ValueError("of the old task")
 
-    timer = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT))
-    timer.start()
-    with pytest.raises(KeyboardInterrupt):
-        two_cores.both(work, int)
-    assert ended
-    assert two_cores.both(int, str) == (0, "")
-    timer.join()
+    here = threading.get_ident()
+    timer = threading.Timer(0.1, signal.pthread_kill, (here, signal.SIGINT))
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            two_cores.both(work, int)
+        assert ended
+        assert two_cores.both(int, str) == (0, "")
+        timer.join()
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_items_that_are_shared_are_done_once_each(monkeypatch: pytest.MonkeyPatch) -> None:
