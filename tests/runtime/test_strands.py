@@ -13,7 +13,7 @@ import pytest
 
 from kasen.cql.bind import bind_text
 from kasen.operators import two_cores
-from kasen.operators.batch import END, Batch, Bound, ones, zeros
+from kasen.operators.batch import Batch, Bound, ones, zeros
 from kasen.operators.selection import Tap
 from kasen.operators.sliding_member import Member
 from kasen.operators.union import Union
@@ -64,7 +64,7 @@ def rounds(graph: Graph) -> list[tuple[list[int], list[Strand]]]:
     one_by_one: list[int] = []
     out = [Batch(ones(1), zeros(1), ones(1), np.zeros((4, 1), np.int64))] * (max(graph.steps) + 1)
     run = SideBySide(
-        stages, graph._readers, graph.outputs.values(), out, END, lambda step, _: one_by_one.append(step)
+        stages, graph._readers, graph.outputs.values(), out, lambda step, _: one_by_one.append(step)
     )
     todo, found = list(stages), []
     while todo:

@@ -90,18 +90,18 @@ class ParquetSink:
     def _write_group(self) -> None:
         group = pa.concat_tables(self._waiting).combine_chunks()
         if self._writer is None:
-            self._writer = _writer(self._unfinished, group)
+            self._writer = _writer(self._unfinished, self._schema, group)
         self._writer.write_table(group)
         self._waiting, self._rows = [], 0
 
 
-def _writer(path: Path, first: pa.Table) -> pq.ParquetWriter:
+def _writer(path: Path, schema: pa.Schema, first: pa.Table) -> pq.ParquetWriter:
     """Integers are written as differences where that takes less time and room than a dictionary of them."""
-    differing = [name for name in first.column_names if _suits_differences(first[name])]
+    differing = [name for name in schema.names if _suits_differences(first[name])]
     return pq.ParquetWriter(
         path,
-        first.schema,
-        use_dictionary=[name for name in first.column_names if name not in differing],
+        schema,
+        use_dictionary=[name for name in schema.names if name not in differing],
         column_encoding=dict.fromkeys(differing, "DELTA_BINARY_PACKED") or None,
     )
 

@@ -328,7 +328,7 @@ class Graph:
         def run_step(step: int, stage: Alone) -> None:
             self._run_step(step, stage, out, upto, {})
 
-        SideBySide(stages, self._readers, self.outputs.values(), out, upto, run_step).run()
+        SideBySide(stages, self._readers, self.outputs.values(), out, run_step).run()
 
     def _run_step(self, step: int, stage: Alone, out: list[Batch], upto: Bound, births: Births) -> None:
         operator, inputs = stage

@@ -19,7 +19,7 @@ from kasen.operators import two_cores
 from kasen.operators.aggregate import Aggregate
 from kasen.operators.bag import Bag
 from kasen.operators.base import Operator
-from kasen.operators.batch import Batch, Bound, empty
+from kasen.operators.batch import Batch, empty
 from kasen.operators.delay import Delay
 from kasen.operators.ordinal_rows import OrdinalRows
 from kasen.operators.pad import Pad
@@ -67,7 +67,6 @@ class SideBySide:
         readers: Mapping[int, int],
         answers: Iterable[int],
         out: list[Batch],
-        upto: Bound,
         run_step: Callable[[int, Alone], None],
     ) -> None:
         """`stages` in an order in which inputs come first; `answers` are the steps that others look at."""
@@ -75,7 +74,6 @@ class SideBySide:
         self._readers = readers
         self._answers = frozenset(answers)
         self._out = out
-        self._upto = upto
         self._run_step = run_step
 
     def run(self) -> None:
@@ -107,12 +105,12 @@ class SideBySide:
             else:
                 if not kept:
                     self._run_step(step, stage)
-                elif reads or not self._is_idle(stage):
-                    if isinstance(operator, Member) and operator.windows is not None:
-                        reads.append(operator.windows)
-                        homes.setdefault(operator.windows, Strand())
-                    homes[step] = strand = _united(reads, homes)
-                    self._enter(strand, step, inputs, homes)
+                    continue
+                if isinstance(operator, Member) and operator.windows is not None:
+                    reads.append(operator.windows)
+                    homes.setdefault(operator.windows, Strand())
+                homes[step] = strand = _united(reads, homes)
+                self._enter(strand, step, inputs, homes)
         return list(dict.fromkeys(home for home in homes.values() if home is not None)), later
 
     def _enter(
@@ -128,13 +126,6 @@ class SideBySide:
             elif source not in self._answers:
                 strand.inner.append(source)
         strand.steps.append(step)
-
-    def _is_idle(self, stage: Alone) -> bool:
-        operator, inputs = stage
-        if any(len(self._out[source]) for source in inputs):
-            return False
-        due = operator.next_instant()
-        return due is None or due >= self._upto
 
     def _run_strands(self, strands: Iterable[Strand]) -> None:
         for strand in strands:
