@@ -212,7 +212,8 @@ class Pipeline:
         files_per_epoch: int | None = None,
     ) -> None:
         """On Spark, `master` names one (the session that is there, or an embedded one, if None); with a
-        `checkpoint` folder a run goes on where the last one ended; an epoch takes `files_per_epoch` files.
+        `checkpoint`, a folder or an address that all hosts reach, a run goes on where the last one ended; an
+        epoch takes `files_per_epoch` files.
 
         `patience` is how long, in seconds, a push waits for readers that make no progress.
 
@@ -227,7 +228,7 @@ class Pipeline:
             raise DataError("master, checkpoint and files_per_epoch are for engine='spark'")
         self._engine = engine
         self._master = master
-        self._checkpoint = Path(checkpoint) if checkpoint is not None else None
+        self._checkpoint = checkpoint
         self._files_per_epoch = files_per_epoch
         self._frames: dict[str, Frame] = {}
         self._base = Path(base)

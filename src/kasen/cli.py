@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import signal
 import sys
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from types import FrameType
@@ -14,6 +15,7 @@ import typer
 
 from kasen import ctl
 from kasen.aggregates import load_python
+from kasen.connect.files import is_address
 from kasen.connect.sniff import sniffer
 from kasen.cql.bind import bind_file
 from kasen.cql.bound import App
@@ -63,7 +65,7 @@ class Job:
     engine: Engine = Engine.spark
     out: Path | None = None
     batch: int | None = None
-    checkpoint: Path | None = None
+    checkpoint: str | None = None
     flush: bool = False
     master: str | None = None
     files_per_epoch: int | None = None
@@ -71,6 +73,7 @@ class Job:
     place: Place | None = None
     shards: int | None = None
     control: Path | None = None
+    conf: Mapping[str, str] = field(default_factory=dict)
 
 
 @app.command()
@@ -117,7 +120,12 @@ def run(
     batch: Annotated[
         int | None, typer.Option(min=1, help="Epochs of at least that many tuples (local engine).")
     ] = None,
-    checkpoint: Annotated[Path | None, typer.Option(help="Go on from here after a crash.")] = None,
+    checkpoint: Annotated[
+        str | None,
+        typer.Option(
+            help="Go on from here after a crash: a folder, or on Spark an address.", metavar="<path>"
+        ),
+    ] = None,
     flush: Annotated[bool, typer.Option(help="Let windows expire after the end of the input.")] = False,
     strict: Annotated[bool, typer.Option(help="Exit with 3 if any row was refused.")] = False,
     master: Annotated[str | None, typer.Option(help="Spark's master; embedded local[*] if none.")] = None,
@@ -131,10 +139,16 @@ def run(
     shards: Annotated[
         int | None, typer.Option(min=1, help="On executors: how many shards; as many as cores if none.")
     ] = None,
+    conf: Annotated[
+        list[str] | None,
+        typer.Option(help="A setting of Spark's; may be given several times.", metavar="KEY=VALUE"),
+    ] = None,
 ) -> None:
     """Run an app to the end of its input, or until it is stopped."""
-    if engine is Engine.local and (place is not None or shards is not None):
-        raise DataError("--place and --shards are for --engine spark; the local engine is one process")
+    if engine is Engine.local and (place is not None or shards is not None or conf):
+        raise DataError("--place, --shards and --conf are for --engine spark, not for the local engine")
+    if engine is Engine.local and checkpoint is not None and is_address(checkpoint):
+        raise DataError("with --engine local, --checkpoint is a folder of this machine, not an address")
     if shards is not None and place is Place.driver:
         raise DataError("--shards is for --place executors; in the driver there is one")
     job = Job(
@@ -148,6 +162,7 @@ def run(
         place=place,
         shards=shards,
         control=control,
+        conf=dict(map(setting, conf or ())),
     )
     refused = run_app(file, job)
     if refused and strict:
@@ -222,7 +237,12 @@ def start(plan: Plan, base: Path, job: Job, screen: Screen) -> LocalRun | SparkR
         from kasen.runtime.local import DEFAULT_BATCH, LocalRun, Options
 
         options = Options(
-            base, job.out, job.batch or DEFAULT_BATCH, job.checkpoint, flush=job.flush, control=job.control
+            base,
+            job.out,
+            job.batch or DEFAULT_BATCH,
+            Path(job.checkpoint) if job.checkpoint is not None else None,
+            flush=job.flush,
+            control=job.control,
         )
         running = LocalRun(plan, options, screen.progress, show)
     else:
@@ -241,8 +261,17 @@ def start(plan: Plan, base: Path, job: Job, screen: Screen) -> LocalRun | SparkR
             job.place,
             job.shards,
             control=job.control,
+            conf=job.conf,
         )
     return running
+
+
+def setting(text: str) -> tuple[str, str]:
+    """A setting of Spark's, as spark-submit takes it."""
+    key, sign, value = text.partition("=")
+    if not key.strip() or not sign:
+        raise DataError(f"--conf {text}: write KEY=VALUE, for example spark.ui.enabled=true")
+    return key.strip(), value
 
 
 def stop_on_signals(running: LocalRun | SparkRun) -> None:

@@ -20,9 +20,9 @@ from kasen.runtime.clock import Orders
 from kasen.runtime.pipeline import Answer
 from kasen.runtime.remote import RemoteQueries
 from kasen.spark import fragment
-from kasen.spark.epochs import Files
 from kasen.spark.fragment import BY_FILE, DONE, REPORT, Job
 from kasen.spark.ledger import Ledger
+from kasen.spark.state_files import Files
 from tests.sharded import ShardedPipeline
 
 

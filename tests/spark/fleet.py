@@ -30,6 +30,7 @@ from kasen.spark.executors import InExecutors, Remote
 from kasen.spark.file_names import FileNames
 from kasen.spark.fragment import KEYS
 from kasen.spark.placement import InDriver
+from kasen.spark.state_files import Files
 from tests.engines import Collected
 from tests.oracle import DeadLetter, Result
 
@@ -50,7 +51,7 @@ class Member:
         self._plan: Plan = plan_app(app, joins)
         self.collected = Collected(self._plan)
         self._streams = [one for one in app.inputs if not one.is_static]
-        self.store = Store(str(folder / "state"), self._plan.fingerprint, "a test")
+        self.store = Store(Files(str(folder / "state")), self._plan.fingerprint, "a test")
         assert self.store.load() is None
         native = lower(self._plan) if shards is None else lower(plan_shards(app, joins), partials=False)
         self.pipeline = Pipeline(native.plan) if shards is None else Remote(native.plan)

@@ -11,12 +11,13 @@ import pytest
 
 from kasen.errors import DataError
 from kasen.runtime.arrays import pack_arrays, unpack_arrays
-from kasen.spark.epochs import LEAST, TIMES, Files, Journal, Store
+from kasen.spark.epochs import LEAST, TIMES, Journal, Store
 from kasen.spark.ledger import Ledger
+from kasen.spark.state_files import Files
 
 
 def store(folder: Path, app: str = "app", layout: str = "the driver") -> Store:
-    return Store(str(folder), app, layout)
+    return Store(Files(str(folder)), app, layout)
 
 
 def record(epoch: int, **more: Any) -> dict[str, Any]:

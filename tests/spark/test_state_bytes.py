@@ -16,6 +16,7 @@ from kasen.runtime.pipeline import Pipeline
 from kasen.spark.epochs import Store
 from kasen.spark.file_names import FileNames, code
 from kasen.spark.placement import InDriver
+from kasen.spark.state_files import Files
 
 ROWS = 1000
 EPOCHS = 150
@@ -51,7 +52,7 @@ def bytes_an_epoch(window: int, folder: Path) -> float:
     plan = native.plan
     pipeline = Pipeline(plan)
     outputs = Outputs(plan, pipeline, folder, None, {}, None, lambda _: None)
-    store = Store(str(folder / "state"), plan.fingerprint, "the driver")
+    store = Store(Files(str(folder / "state")), plan.fingerprint, "the driver")
     store.load()
     placement = InDriver(
         native, pipeline, outputs, store, None, lambda *_: [], FileNames(plan.app.inputs, folder), frozenset()

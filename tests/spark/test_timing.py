@@ -12,9 +12,9 @@ import pytest
 from kasen.cli import load
 from kasen.errors import KasenError
 from kasen.plan.physical import Input, plan_app
-from kasen.spark.epochs import Files
 from kasen.spark.pipeline import SparkRun
 from kasen.spark.place import Place
+from kasen.spark.state_files import Files
 from kasen.spark.timing import Timing
 
 APP = """

@@ -10,6 +10,11 @@ from kasen.connect.chunk import START, Chunk, Position
 from kasen.errors import DataError
 
 
+def is_address(path: str | Path) -> bool:
+    """Whether a path is on a file system that its scheme names, and not on this machine's."""
+    return "://" in str(path)
+
+
 def data_files(path: Path, format_: str) -> list[Path]:
     """The path itself, or a folder's files of that format, in the order of their names."""
     if path.is_dir():

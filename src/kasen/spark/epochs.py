@@ -14,18 +14,13 @@ dead and goes on writing changes nothing. Two records are kept, with the files t
 from __future__ import annotations
 
 import json
-import os
-import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-import pyarrow.fs
-
 from kasen.errors import DataError
-from kasen.runtime.checkpoint import sync_folder
 from kasen.spark.delta import files_in, grow, shrink
+from kasen.spark.state_files import Files
 
 VERSION = 2
 _KEPT = 2
@@ -100,86 +95,15 @@ def bytes_held(record: Any) -> int:
     return sum(bytes_held(part) for part in parts)
 
 
-class Files:
-    """Whole files below a path, on any file system that Arrow reaches. Workers use this alone."""
-
-    def __init__(self, root: str) -> None:
-        self.root = root
-        self._system: pyarrow.fs.FileSystem = pyarrow.fs.LocalFileSystem()
-        self._base: str = root
-        if "://" in root:
-            self._system, self._base = pyarrow.fs.FileSystem.from_uri(root)
-        self._is_local = isinstance(self._system, pyarrow.fs.LocalFileSystem)
-
-    def _path(self, name: str) -> str:
-        return f"{self._base}/{name}"
-
-    def make(self, *folders: str) -> None:
-        for folder in folders:
-            self._system.create_dir(self._path(folder), recursive=True)
-
-    def read(self, name: str) -> bytes:
-        with self._system.open_input_file(self._path(name)) as file:
-            content: bytes = file.read()
-        return content
-
-    def write(self, name: str, content: bytes, *, lasting: bool = True) -> tuple[str, int]:
-        """A new file, safe when this returns if it is to last; its name and size."""
-        if self._is_local:
-            with Path(self._path(name)).open("wb") as file:
-                file.write(content)
-                if lasting:
-                    file.flush()
-                    os.fsync(file.fileno())
-        else:
-            with self._system.open_output_stream(self._path(name)) as stream:
-                stream.write(content)
-        return name, len(content)
-
-    def create(self, name: str, content: bytes) -> bool:
-        """A new file, whole at once; False if there is one of that name already, which stays as it is."""
-        draft = f"{name}.{uuid.uuid4().hex}"
-        self.write(draft, content)
-        if self._is_local:
-            try:
-                # Unlike a rename, a link never replaces what is there.
-                os.link(self._path(draft), self._path(name))
-            except FileExistsError:
-                return False
-            finally:
-                Path(self._path(draft)).unlink()
-            sync_folder(Path(self._path(name)).parent)
-            return True
-        if self.exists(name):
-            self._system.delete_file(self._path(draft))
-            return False
-        self._system.move(self._path(draft), self._path(name))
-        return True
-
-    def exists(self, name: str) -> bool:
-        info = self._system.get_file_info(self._path(name))
-        return bool(info.type != pyarrow.fs.FileType.NotFound)
-
-    def list(self, folder: str) -> list[str]:
-        selector = pyarrow.fs.FileSelector(self._path(folder), allow_not_found=True)
-        return sorted(f"{folder}/{info.base_name}" for info in self._system.get_file_info(selector))
-
-    def remove(self, name: str) -> None:
-        try:
-            self._system.delete_file(self._path(name))
-        except FileNotFoundError:
-            return
-
-
 class Store:
     """The epochs of one run of an app, in a folder: `commits/`, `files/`, and `changes/` made by hand.
 
     A commit record tells what is new since the one before; every so often one tells all.
     """
 
-    def __init__(self, root: str, fingerprint: str, layout: str) -> None:
+    def __init__(self, files: Files, fingerprint: str, layout: str) -> None:
         """`layout` says how state is cut into parts: placement and number of shards."""
-        self.files = Files(root)
+        self.files = files
         self._identity = {"version": VERSION, "app": fingerprint, "layout": layout}
         self._records: dict[int, dict[str, Any]] = {}
         self._whole: list[int] = []  # the epochs whose records tell all, as far as they are kept

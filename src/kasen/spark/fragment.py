@@ -31,7 +31,8 @@ from kasen.plan.generations import Generation
 from kasen.runtime.arrays import pack_arrays, unpack_arrays
 from kasen.runtime.clock import Orders
 from kasen.runtime.shard import Shard
-from kasen.spark.epochs import Files, Journal
+from kasen.spark.epochs import Journal
+from kasen.spark.state_files import Files
 
 #: The rows that travel: for which shard, at which level, along which exchange, and the packed changes.
 SHIPPED = "shard int, level int, name string, packed binary"

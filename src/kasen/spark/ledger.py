@@ -9,7 +9,8 @@ from typing import Any
 from kasen.operators.base import State
 from kasen.runtime.arrays import pack_arrays
 from kasen.runtime.clock import Clock
-from kasen.spark.epochs import Files, Journal
+from kasen.spark.epochs import Journal
+from kasen.spark.state_files import Files
 
 CLOCK = "clock"
 

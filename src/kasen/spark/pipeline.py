@@ -35,6 +35,7 @@ from kasen.spark.placement import InDriver, OpensFiles, Placement, replay
 from kasen.spark.session import need_utc, session
 from kasen.spark.sinks import SparkSink
 from kasen.spark.sources import adopt, follows
+from kasen.spark.state_files import DriverFiles, Files, below
 from kasen.types import Connector
 
 #: How often, in seconds, requests of `kasen ctl` are looked for between epochs.
@@ -73,7 +74,7 @@ class SparkRun:
         base: Path,
         out: Path | None = None,
         master: str | None = None,
-        checkpoint: Path | None = None,
+        checkpoint: str | Path | None = None,
         files_per_epoch: int | None = None,
         flush: bool = False,
         on_progress: OnProgress = lambda _: None,
@@ -83,6 +84,7 @@ class SparkRun:
         given: Mapping[str, DataFrame] | None = None,
         follow: bool | None = None,
         control: Path | None = None,
+        conf: Mapping[str, str] | None = None,
     ) -> None:
         """`place` and `shards` say where operators run and on how many shards; if None, the master does.
 
@@ -90,6 +92,7 @@ class SparkRun:
         there has been read; if None, a run does so for streams that are told to, or are never finished.
         At the socket `control` the run listens for changes of its queries. As the next may read any column,
         all of them come to the operators then, and Spark computes nothing for those that are there.
+        `checkpoint` is a folder, or an address on a file system that all hosts reach; `conf` is for Spark.
         """
         self._plan = plan
         self._base = base
@@ -113,7 +116,7 @@ class SparkRun:
         self._told = on_answer
         # Held by an epoch, and by who looks at the queries between two of them.
         self._between = Lock()
-        self.spark: SparkSession = session(master)
+        self.spark: SparkSession = session(master, conf or {})
         need_utc(self.spark)
         place = place or default_place(self.spark)
         self._panes = reduces_panes(plan, self.spark)
@@ -182,14 +185,13 @@ class SparkRun:
         if self._control_path is not None:
             layout += " with a control socket"
         if self._checkpoint is not None:
-            root = str((self._checkpoint / "state").resolve())
-            return Store(root, self._plan.fingerprint, layout)
+            return Store(DriverFiles(self.spark, self._checkpoint), self._plan.fingerprint, layout)
         if place is Place.driver:
             return None
         if not is_local(self.spark):
             raise DataError("on the executors of a cluster, give --checkpoint: a folder that all hosts reach")
         self._temporary = TemporaryDirectory(prefix="kasen-")
-        return Store(self._temporary.name, self._plan.fingerprint, layout)
+        return Store(Files(self._temporary.name), self._plan.fingerprint, layout)
 
     def stop(self) -> None:
         """Asks for an end after the epoch that is running."""
@@ -264,7 +266,7 @@ class SparkRun:
     def _offsets(self) -> str:
         """Where Spark notes what it has read: without a checkpoint, for as long as this run lasts."""
         if self._checkpoint is not None:
-            return str((self._checkpoint / "spark").resolve())
+            return below(self._checkpoint, "spark")
         if self._temporary is None:
             self._temporary = TemporaryDirectory(prefix="kasen-")
         return (Path(self._temporary.name) / "spark").resolve().as_uri()

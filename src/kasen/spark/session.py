@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 
 from pyspark.sql import SparkSession
 
@@ -31,8 +32,8 @@ def _heap() -> str:
     return f"{min(max(there >> 22, 1024), 8192)}m"
 
 
-def session(master: str | None = None) -> SparkSession:
-    """The active session, or a new one on `master` (embedded if None)."""
+def session(master: str | None = None, conf: Mapping[str, str] | None = None) -> SparkSession:
+    """The active session, or a new one on `master` (embedded if None), with settings of the user's own."""
     active = SparkSession.getActiveSession()
     # Workers must run the interpreter that has Kasen, not whatever python3 is on the PATH.
     if active is not None and master is None:
@@ -63,6 +64,8 @@ def session(master: str | None = None) -> SparkSession:
         )
         for key, value in _LOCAL_FILES.items():
             builder = builder.config(key, value)
+    for key, value in (conf or {}).items():
+        builder = builder.config(key, value)
     created = builder.getOrCreate()
     created.sparkContext.setLogLevel("ERROR")
     return created

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 
 from kasen.plan.physical import Input
-from kasen.spark.epochs import Files
+from kasen.spark.state_files import Files
 
 _FOLDER = "stamps"
 #: How many notes are kept: that of the epoch which may have to be done again, and the one before.
