@@ -108,6 +108,7 @@ class Store:
         self._records: dict[int, dict[str, Any]] = {}
         self._whole: list[int] = []  # the epochs whose records tell all, as far as they are kept
         self._since_whole = 0
+        self._query: str | None = None  # that was found to be the right one
         self.files.make("commits", "files", "changes")
         self._has_changes = bool(self.files.list("changes"))
 
@@ -168,6 +169,8 @@ class Store:
 
     def check_query(self, query: str, epoch: int) -> None:
         """Refuses epochs of another streaming query than the one whose state this is."""
+        if query == self._query:
+            return
         self.files.create("query.json", json.dumps({"id": query}).encode())
         known = self._read("query.json")["id"]
         if known != query:
@@ -180,6 +183,7 @@ class Store:
                 f"{self.files.root} holds no state, but Spark goes on at epoch {epoch}: the state was "
                 "removed; remove Spark's checkpoint too to start anew"
             )
+        self._query = query
 
     def commit(self, record: dict[str, Any]) -> None:
         """The epoch counts from now on, with exactly the files that the record names."""
