@@ -1,10 +1,13 @@
-"""Checkpoints on a real HDFS."""
+"""Checkpoints and inputs on a real HDFS."""
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from kasen.cli import load
@@ -13,7 +16,7 @@ from kasen.plan.physical import plan_app
 from kasen.spark.pipeline import SparkRun
 from kasen.spark.place import Place
 from kasen.spark.session import session
-from kasen.spark.state_files import SAME_PLACE, DriverFiles
+from kasen.spark.state_files import SAME_PLACE, DriverFiles, Files
 from tests.spark import chaos
 from tests.spark.hdfs import JARS, Hdfs, hdfs
 
@@ -85,3 +88,85 @@ def test_two_addresses_of_different_places_are_noticed(place: str, running: Hdfs
     files.make("commits")
     with pytest.raises(DataError, match="must be another address of the same folder"):
         files.create("commits/0.json", b"content")
+
+
+READS = """
+REGISTER STREAM s (k INTEGER, v VARCHAR, x DOUBLE) TIMESTAMP BY ts SLACK 3 FROM 'csv' OPTIONS (path '{at}/s');
+REGISTER STREAM j (k INTEGER, v VARCHAR) TIMESTAMP BY ts FROM 'json' OPTIONS (path '{at}/j.json');
+REGISTER STREAM p (ts BIGINT, k INTEGER) TIMESTAMP BY ts FROM 'parquet' OPTIONS (path '{at}/p/');
+REGISTER RELATION names (k INTEGER, name VARCHAR) FROM 'csv' OPTIONS (path '{at}/names.csv');
+REGISTER QUERY sums AS SELECT v, COUNT(*) AS n, MAX(x) AS x FROM s [RANGE 5] GROUP BY v;
+REGISTER QUERY named AS ISTREAM(SELECT s.v, j.v AS w, name FROM s [ROWS 3], j [RANGE 4], names
+    WHERE s.k = j.k AND j.k = names.k);
+REGISTER QUERY keys AS SELECT COUNT(*) AS n FROM p [RANGE 20 SLIDE 10];
+"""
+
+
+def write_inputs(folder: Path) -> None:
+    chaos.write_app(folder, files=3)
+    with (folder / "s" / "001.csv").open("a") as file:
+        file.write("40,no number,s1,0.5\n40,1,s2\n")
+    lines = [f'{{"ts": {at}, "k": {at % 6}, "v": "j{at % 4}"}}\n' for at in range(40)]
+    (folder / "j.json").write_text("".join([*lines, "{broken\n", '{"ts": 3, "k": 1, "v": "late"}\n']))
+    (folder / "p").mkdir()
+    for number in range(2):
+        times = [None if at == 7 else at + 30 * number for at in range(30)]
+        table = pa.table({"ts": pa.array(times, pa.int64()), "k": pa.array(range(30), pa.int32())})
+        pq.write_table(table, folder / "p" / f"{number}.parquet")
+
+
+def copy_to(address: str, folder: Path) -> None:
+    files = Files(address)
+    for file in sorted(file for file in folder.rglob("*") if file.is_file()):
+        name = file.relative_to(folder).as_posix()
+        if "/" in name:
+            files.make(name.rsplit("/", 1)[0])
+        files.write(name, file.read_bytes())
+
+
+def refused(letters: str) -> list[tuple[str, ...]]:
+    """The dead letters' streams, lines and kinds: engines tell the rest of some in other words."""
+    rows = csv.reader(letters.splitlines())
+    return sorted((stream, line, reason.split(":")[0]) for stream, line, reason, _ in rows)
+
+
+@pytest.mark.parametrize("where", [Place.driver, Place.executors])
+def test_inputs_on_hdfs_are_read_as_those_of_this_machine(
+    where: Place, place: str, running: Hdfs, tmp_path: Path
+) -> None:
+    (tmp_path / "in").mkdir()
+    write_inputs(tmp_path / "in")
+    copy_to(f"{running.python}/{tmp_path.name}/in", tmp_path / "in")
+    for name, at in (("local.cql", "in"), ("hdfs.cql", f"{place}/in")):
+        (tmp_path / name).write_text(READS.format(at=at))
+    right = chaos.expected(tmp_path / "local.cql", tmp_path / "right")
+    SparkRun(
+        plan_app(load(tmp_path / "hdfs.cql")), tmp_path, tmp_path / "out", files_per_epoch=1, place=where
+    ).run()
+    found = chaos.outputs(tmp_path / "out")
+    assert refused(found.pop("dead_letter.csv")) == refused(right.pop("dead_letter.csv"))
+    assert found == right
+    assert right.keys() == {"sums.csv", "named.csv", "keys.csv"}
+
+
+def test_what_is_wrong_with_an_address_is_told(place: str, running: Hdfs, tmp_path: Path) -> None:
+    def run(at: str, query: str = "") -> None:
+        text = f"REGISTER STREAM s (k INTEGER) TIMESTAMP BY ts FROM 'csv' OPTIONS (path '{at}');"
+        app = tmp_path / "app.cql"
+        app.write_text(text + (query or "REGISTER QUERY q AS SELECT k FROM s [NOW];"))
+        SparkRun(plan_app(load(app)), tmp_path).run()
+
+    files = Files(f"{running.python}/{tmp_path.name}")
+    files.make("empty", "other")
+    files.write("other/a.csv", b"ts,j\n1,2\n")
+    with pytest.raises(DataError, match=r"no \*\.csv file in the folder hdfs://"):
+        run(f"{place}/empty")
+    with pytest.raises(DataError, match=r"other/a\.csv has no column 'k'; its columns are: ts, j"):
+        run(f"{place}/other")
+    with pytest.raises(DataError, match=r"Spark cannot read hdfs://.*FileNotFound"):
+        run(f"{place}/nowhere")
+    with pytest.raises(DataError, match="writes no address"):
+        run(
+            f"{place}/other",
+            f"REGISTER QUERY q AS SELECT k FROM s [NOW] INTO 'csv' OPTIONS (path '{place}/out');",
+        )

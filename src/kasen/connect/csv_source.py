@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 
@@ -37,15 +38,19 @@ def _reader(file: Path, layout: Layout, many: bool, chunk_rows: int) -> TextRead
 
 def read_header(path: Path, stream: str) -> tuple[list[str], int, int]:
     """The column names, and the byte and the line at which the rows begin."""
-    spans = Spans(1, 1)
     with path.open("rb") as file:
-        begin = len(_BOM) if file.read(len(_BOM)) == _BOM else 0
-        text = TextBlocks(file, begin, 1)
-        n = 0
-        while n == 0 and text.more():
-            n, text.pos, text.line, _ = scan_csv(
-                text.data, text.pos, text.line, text.final, np.empty(0, np.int64), *_arrays(spans)
-            )
+        return header_of(file, str(path), stream)
+
+
+def header_of(file: BinaryIO, path: str, stream: str) -> tuple[list[str], int, int]:
+    spans = Spans(1, 1)
+    begin = len(_BOM) if file.read(len(_BOM)) == _BOM else 0
+    text = TextBlocks(file, begin, 1)
+    n = 0
+    while n == 0 and text.more():
+        n, text.pos, text.line, _ = scan_csv(
+            text.data, text.pos, text.line, text.final, np.empty(0, np.int64), *_arrays(spans)
+        )
     if n == 0:
         raise DataError(f"{stream}: {path} is empty; a csv file begins with a header that names its columns")
     try:

@@ -15,6 +15,11 @@ def is_address(path: str | Path) -> bool:
     return "://" in str(path)
 
 
+def located(base: Path, path: str) -> str:
+    """A path that Spark is handed: an address as it is, any other made absolute."""
+    return path if is_address(path) else str((base / path).resolve())
+
+
 def data_files(path: Path, format_: str) -> list[Path]:
     """The path itself, or a folder's files of that format, in the order of their names."""
     if path.is_dir():

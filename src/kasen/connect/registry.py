@@ -12,6 +12,7 @@ import pyarrow as pa
 from kasen.connect.chunk import Source
 from kasen.connect.csv_sink import CsvSink
 from kasen.connect.csv_source import csv_source
+from kasen.connect.files import is_address
 from kasen.connect.json_sink import JsonSink
 from kasen.connect.json_source import json_source
 from kasen.connect.layout import Layout
@@ -73,6 +74,10 @@ def open_source(
     """
     format_ = _format(connector, SOURCES, name, "read")
     layout = layout_of(connector, name, schema, timestamp, is_relation)
+    if is_address(connector.option("path")):
+        raise DataError(
+            f"{name}: {connector.option('path')} is not on this machine; only --engine spark reads addresses"
+        )
     return format_.open(base / connector.option("path"), layout, chunk_rows)
 
 
@@ -99,6 +104,9 @@ def open_sink(
     format_ = _format(connector, SINKS, name, "write")
     if connector.format in _BY_NAME:
         _check_names(connector, name, schema)
+    if is_address(connector.option("path")):
+        remedy = "give a path of this machine, or let foreach_batch or another format of Spark's write there"
+        raise DataError(f"{name}: format {connector.format!r} writes no address; {remedy}")
     return format_.open(base / connector.option("path"), schema, resume)
 
 

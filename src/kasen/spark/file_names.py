@@ -16,6 +16,7 @@ from xxhash import xxh64_intdigest
 from kasen.errors import DataError
 from kasen.plan.native.lower import is_foreign
 from kasen.plan.physical import Input
+from kasen.spark.input_files import input_files
 
 # That of Spark's xxhash64.
 _SEED = 42
@@ -40,7 +41,8 @@ class FileNames:
     """The names of all inputs' files by number, found as they are asked for."""
 
     def __init__(self, inputs: tuple[Input, ...], base: Path) -> None:
-        self._paths = {one.name: base / one.connector.option("path") for one in inputs if not is_foreign(one)}
+        self._base = base
+        self._inputs = {one.name: one.connector for one in inputs if not is_foreign(one)}
         #: The numbers of the files of each stream, and how long they were.
         self._files: dict[str, dict[int, tuple[str, int]]] = {}
         # What has no file has this name.
@@ -56,7 +58,8 @@ class FileNames:
                 found = self._known(stream, number)
             if len(found) != 1:
                 remedy = "files must stay where they are, and whole, until what was read of them is answered"
-                raise DataError(f"{stream}: a file that was read is not in {self._paths[stream]}: {remedy}")
+                path = self._inputs[stream].option("path")
+                raise DataError(f"{stream}: a file that was read is not in {path}: {remedy}")
             self._blocks[number] = found[0]
         return self._blocks[number]
 
@@ -66,9 +69,9 @@ class FileNames:
         return [(name, number ^ first) for first, (name, size) in files if 0 <= number ^ first <= size]
 
     def _list(self, stream: str) -> None:
-        path = self._paths[stream]
-        for file in path.iterdir() if path.is_dir() else [path]:
-            if not PATTERNS.isdisjoint(file.name):
-                fault = f"{stream}: a file is called {file.name}: Spark takes []{{}}*? in names for patterns"
+        connector = self._inputs[stream]
+        for name, size in input_files(self._base, connector.option("path"), connector.format).sizes().items():
+            if not PATTERNS.isdisjoint(name):
+                fault = f"{stream}: a file is called {name}: Spark takes []{{}}*? in names for patterns"
                 raise DataError(f"{fault}, and may read this and other files twice; rename it")
-            self._files.setdefault(stream, {})[code(file.name)] = (file.name, file.stat().st_size)
+            self._files.setdefault(stream, {})[code(name)] = (name, size)

@@ -17,8 +17,6 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from kasen.connect.arrow_columns import cells_of
-from kasen.connect.csv_source import read_header
-from kasen.connect.files import need_files
 from kasen.connect.row_text import row_text
 from kasen.errors import DataError
 from kasen.plan.native.lower import is_foreign
@@ -26,6 +24,7 @@ from kasen.plan.native.sql_cast import parse_cell
 from kasen.plan.native.sql_text import quoted, timestamp
 from kasen.plan.physical import Input
 from kasen.spark.file_names import code, code_of
+from kasen.spark.input_files import InputFiles, input_files
 from kasen.spark.names import BAD, BLOCK, DIFF, FILE, FILES_PER_EPOCH, NO_TIME, PLACE, RAW
 from kasen.spark.sources import follows, open_foreign
 from kasen.types import Kind, Type
@@ -87,7 +86,11 @@ def open_frame(
             raise DataError(f"{one.name}: format {one.connector.format!r} has no option {option!r}; {there}")
     follows(one)  # says what is wrong with that option
     reader = _READERS[one.connector.format]
-    return reader(spark, one, base / one.connector.option("path"), Reading(files_per_epoch, only))
+    return reader(spark, one, files_of(one, base), Reading(files_per_epoch, only))
+
+
+def files_of(one: Input, base: Path) -> InputFiles:
+    return input_files(base, one.connector.option("path"), one.connector.format)
 
 
 def open_files(spark: SparkSession, one: Input, paths: tuple[str, ...]) -> DataFrame:
@@ -98,8 +101,7 @@ def open_files(spark: SparkSession, one: Input, paths: tuple[str, ...]) -> DataF
 
 def has_many(one: Input, base: Path) -> bool:
     """Whether an input is read from several files."""
-    path = base / one.connector.option("path")
-    return path.is_dir() and len(list(path.glob(f"*.{one.connector.format}"))) > 1
+    return not is_foreign(one) and len(files_of(one, base).names()) > 1
 
 
 def texts(
@@ -131,8 +133,7 @@ def _parquet_texts(
 ) -> list[str]:
     """A Parquet row has no text but its cells, those too that nobody declared."""
     assert one.timestamp is not None
-    path = base / one.connector.option("path")
-    frame = spark.read.parquet(str((path / file if path.is_dir() else path).resolve()))
+    frame = spark.read.parquet(files_of(one, base).address(file))
     moment = F.col(quoted(one.schema[one.timestamp].name))
     frame = frame.withColumns({BAD: F.when(moment.isNull(), "bad"), BLOCK: _block()})
     found = _in_order(numbered(frame).where(moment.isNull() if bad else wanted).toArrow())
@@ -144,7 +145,7 @@ def _parquet_texts(
 
 
 def _load(
-    spark: SparkSession, one: Input, path: Path, schema: T.StructType, how: Reading, **options: str
+    spark: SparkSession, one: Input, files: InputFiles, schema: T.StructType, how: Reading, **options: str
 ) -> DataFrame:
     now = one.is_static or how.only is not None
     reading = spark.read if now else spark.readStream
@@ -156,19 +157,17 @@ def _load(
             reading = reading.option("maxFilesPerTrigger", str(most))
         else:
             reading = reading.option("maxBytesPerTrigger", str(_EPOCH_BYTES[one.connector.format]))
-    # A file stream reads folders: one file is a folder seen through its name.
-    folder, names = (path, f"*.{one.connector.format}") if path.is_dir() else (path.parent, path.name)
-    return reading.option("pathGlobFilter", how.only or names).load(str(folder.resolve()))
+    return reading.option("pathGlobFilter", how.only or files.pattern).load(files.folder)
 
 
-def _csv(spark: SparkSession, one: Input, path: Path, how: Reading) -> DataFrame:
-    first = need_files(path, "csv", one.name)[0]
-    header, _, _ = read_header(first, one.name)
+def _csv(spark: SparkSession, one: Input, files: InputFiles, how: Reading) -> DataFrame:
+    first = files.need(one.name)[0]
+    header = files.header(first, one.name)
     schema = T.StructType([T.StructField(name, T.StringType()) for name in (*header, _CORRUPT)])
     frame = _load(
         spark,
         one,
-        path,
+        files,
         schema,
         how,
         header="true",
@@ -179,8 +178,8 @@ def _csv(spark: SparkSession, one: Input, path: Path, how: Reading) -> DataFrame
     text = {name.strip().lower(): quoted(name) for name in header}
     missing = [field.name for field in one.schema if field.name.lower() not in text]
     if missing:
-        there = ", ".join(header)
-        raise DataError(f"{one.name}: {first} has no column {missing[0]!r}; its columns are: {there}")
+        fault = f"{one.name}: {files.address(first)} has no column {missing[0]!r}"
+        raise DataError(f"{fault}; its columns are: {', '.join(header)}")
     cells = [F.expr(parse_cell(text[field.name.lower()], field.type)) for field in one.schema]
     reason = F.when(F.col(_CORRUPT).isNotNull(), "bad row: not as many fields as columns")
     if one.timestamp is not None:
@@ -203,9 +202,9 @@ def _cast_integer(cell: Column) -> Column:
     return F.coalesce(F.trim(cell).try_cast("bigint"), F.lit(1))
 
 
-def _typed(spark: SparkSession, one: Input, path: Path, how: Reading) -> DataFrame:
+def _typed(spark: SparkSession, one: Input, files: InputFiles, how: Reading) -> DataFrame:
     """Formats that carry types of their own."""
-    need_files(path, one.connector.format, one.name)
+    files.need(one.name)
     fields = [T.StructField(field.name, spark_type(field.type)) for field in one.schema]
     diff = one.connector.option("diff", "diff")
     if one.is_relation and one.timestamp is not None:
@@ -224,7 +223,7 @@ def _typed(spark: SparkSession, one: Input, path: Path, how: Reading) -> DataFra
         reason = F.coalesce(reason, F.when(cells[one.timestamp].isNull(), NO_TIME))
     if one.connector.format == "json":
         reason = F.coalesce(reason, F.when(is_bad, "bad value: a cell is no value of its column's type"))
-    frame = _load(spark, one, path, T.StructType(fields), how, columnNameOfCorruptRecord=_CORRUPT)
+    frame = _load(spark, one, files, T.StructType(fields), how, columnNameOfCorruptRecord=_CORRUPT)
     count = F.coalesce(F.col(diff), F.lit(1)) if one.is_relation and one.timestamp is not None else F.lit(1)
     return frame.select(
         *cells, count.cast("bigint").alias(DIFF), reason.cast("string").alias(BAD), raw.alias(RAW), _place()

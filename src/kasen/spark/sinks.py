@@ -14,6 +14,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from kasen.connect.files import located
 from kasen.errors import DataError
 from kasen.types import Connector
 
@@ -38,7 +39,7 @@ class SparkSink:
         frame = self._spark.createDataFrame(table).withColumn(EPOCH, F.lit(self._written).cast("bigint"))
         writing = frame.write.format(self._connector.format).mode("append").options(**options)
         try:
-            writing.save(str((self._base / path).resolve()) if path else None)
+            writing.save(located(self._base, path) if path else None)
         except PySparkException as fault:
             said = str(fault).split("\n")[0]
             raise DataError(f"{self._name}: Spark cannot write {self._connector.format!r}: {said}") from None

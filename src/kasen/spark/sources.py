@@ -13,6 +13,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from kasen.connect.files import located
 from kasen.errors import DataError
 from kasen.plan.native.lower import is_foreign
 from kasen.plan.native.sql_cast import parse_cell
@@ -41,7 +42,7 @@ def open_foreign(spark: SparkSession, one: Input, base: Path) -> DataFrame:
     reading = (spark.read if one.is_static else spark.readStream).format(one.connector.format)
     path = one.connector.option("path")
     try:
-        frame = reading.options(**options).load(str(base / path) if path else None)
+        frame = reading.options(**options).load(located(base, path) if path else None)
     except (PySparkException, Py4JJavaError) as fault:
         raise DataError(
             f"{one.name}: Spark cannot read format {one.connector.format!r}: {_said(fault)}"

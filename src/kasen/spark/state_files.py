@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.fs
 from py4j.protocol import Py4JJavaError
 
-from kasen.connect.files import is_address
+from kasen.connect.files import is_address, located
 from kasen.errors import DataError
 from kasen.runtime.checkpoint import sync_folder
 
@@ -34,7 +34,7 @@ _ALIASES = {"s3a": "s3", "s3n": "s3"}
 
 def below(folder: str | Path, name: str) -> str:
     """The path or address of a folder in another one."""
-    return f"{str(folder).rstrip('/')}/{name}" if is_address(folder) else str((Path(folder) / name).resolve())
+    return f"{str(folder).rstrip('/')}/{name}" if is_address(folder) else located(Path(folder), name)
 
 
 @cache
