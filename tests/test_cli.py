@@ -49,6 +49,23 @@ def test_a_missing_app_or_input_exits_with_3(app: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--engine", "local", "--checkpoint", "hdfs://host/ck"], "a folder of this machine, not an address"),
+        (["--engine", "local", "--conf", "a=b"], "--conf are for --engine spark"),
+        (["--conf", "spark.ui.enabled"], "--conf spark.ui.enabled: write KEY=VALUE"),
+    ],
+)
+def test_options_that_cannot_be_are_told_before_anything_starts(
+    options: list[str], message: str, app: Path
+) -> None:
+    done = kasen("run", app, *options)
+    assert done.returncode == 3
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_explain_prints_the_plan(app: Path) -> None:
     done = kasen("explain", app)
     assert done.returncode == 0

@@ -263,6 +263,8 @@ def start(plan: Plan, base: Path, job: Job, screen: Screen) -> LocalRun | SparkR
             control=job.control,
             conf=job.conf,
         )
+        if address := running.spark.sparkContext.uiWebUrl:
+            screen.note(f"Spark's UI: {address}")
     return running
 
 

@@ -50,6 +50,10 @@ class Screen:
         else:
             self._console.print(self._picture())
 
+    def note(self, text: str) -> None:
+        """A line that stays, above what is live."""
+        self._console.print(text, soft_wrap=True, highlight=False)
+
     def answer(self, changes: dict[str, Batch], dictionary: Dictionary) -> None:
         """Keeps the latest rows of each query."""
         if not self._tables:

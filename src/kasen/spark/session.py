@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 
 from pyspark.sql import SparkSession
 
@@ -24,6 +25,14 @@ _LOCAL_FILES = {
 
 #: Rows become Arrow cell by cell; Arrow need not check each time that a cell is where Spark has made room.
 _UNCHECKED = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
+
+
+def _java_options() -> str:
+    """What an embedded Spark's Java is told, unless the user has told it something else."""
+    if "SPARK_CONF_DIR" in os.environ or "SPARK_HOME" in os.environ:
+        return _UNCHECKED
+    quiet = (Path(__file__).parent / "log4j2.properties").as_uri()
+    return f"{_UNCHECKED} -Dlog4j2.configurationFile={quiet}"
 
 
 def _heap() -> str:
@@ -58,7 +67,7 @@ def session(master: str | None = None, conf: Mapping[str, str] | None = None) ->
             builder.config("spark.driver.host", "127.0.0.1")
             .config("spark.driver.bindAddress", "127.0.0.1")
             .config("spark.ui.enabled", "false")
-            .config("spark.driver.defaultJavaOptions", _UNCHECKED)
+            .config("spark.driver.defaultJavaOptions", _java_options())
             .config("spark.driver.memory", os.environ.get("SPARK_DRIVER_MEMORY", _heap()))
             .config("spark.sql.shuffle.partitions", str(os.cpu_count() or 2))
         )
