@@ -16,8 +16,8 @@ from tests.spark import chaos
 pytestmark = pytest.mark.spark
 
 
-def killed_and_resumed(folder: Path, place: str, shards: str, kills: int, seed: int) -> None:
-    app = chaos.write_app(folder)
+def killed_and_resumed(folder: Path, place: str, shards: str, kills: int, seed: int, files: int = 12) -> None:
+    app = chaos.write_app(folder, files)
     right = chaos.expected(app, folder / "right")
     kill_and_resume(app, place, shards, kills, seed)
     assert chaos.outputs(folder / "out") == right, f"seed {seed}"
@@ -38,7 +38,7 @@ def kill_and_resume(app: Path, place: str, shards: str, kills: int, seed: int) -
 
 @pytest.mark.parametrize(("place", "shards"), [("driver", "1"), ("executors", "3")])
 def test_a_driver_that_is_killed_goes_on_where_it_was(place: str, shards: str, tmp_path: Path) -> None:
-    killed_and_resumed(tmp_path, place, shards, kills=1, seed=7)
+    killed_and_resumed(tmp_path, place, shards, kills=1, seed=7, files=5)
 
 
 @pytest.mark.soak

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -142,3 +143,29 @@ def test_what_cannot_be_is_said(spark: SparkSession, tmp_path: Path) -> None:
         missing.push("s", [{"ts": 1}])
     with pytest.raises(kasen.DataError, match="no engine 'flink'"):
         kasen.Pipeline(engine="flink")  # type: ignore[arg-type]
+
+
+def test_a_source_that_cannot_be_read_again_is_read_without_a_checkpoint_only(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        query = "REGISTER QUERY q AS ISTREAM(SELECT value FROM s);"
+        own = f"REGISTER STREAM s (value VARCHAR) FROM 'socket' OPTIONS (host '127.0.0.1', port '{port}');"
+        given = "REGISTER STREAM s (value VARCHAR) FROM 'memory';"
+        lines = spark.readStream.format("socket").option("host", "127.0.0.1").option("port", port).load()
+        fault = "^s: Spark cannot read 'socket' again after a crash, so a checkpoint would lose rows"
+        with pytest.raises(kasen.DataError, match=fault):
+            kasen.Pipeline(engine="spark", checkpoint=tmp_path / "a").execute(own + query).drain()
+        framed = kasen.Pipeline(engine="spark", checkpoint=tmp_path / "b").execute(given + query)
+        with pytest.raises(kasen.DataError, match=fault):
+            framed.stream("s", lines.where("value <> ''")).drain()
+        read = kasen.Pipeline(engine="spark").execute(own + query)
+        read.start()
+        try:
+            with server.accept()[0] as line:
+                line.sendall(b"one\ntwo\n")
+                found = wait_for(read.query("q"), 2)
+        finally:
+            read.stop()
+    assert found.column("value").to_pylist() == ["one", "two"]

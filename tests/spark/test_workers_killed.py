@@ -50,7 +50,7 @@ def workers(pid: int) -> list[int]:
 
 
 def test_python_workers_that_are_killed_do_not_show(tmp_path: Path) -> None:
-    app = chaos.write_app(tmp_path, files=8)
+    app = chaos.write_app(tmp_path, files=5)
     right = chaos.expected(app, tmp_path / "right")
     random, killed = Random(3), 0
     process = chaos.start(app, "executors", "2")

@@ -356,8 +356,10 @@ class InExecutors:
     def _advance(self) -> None:
         """Time goes on where it does so without rows, and where nobody waits for them any longer."""
         for name in self._timing.stamped:
-            self._clock.advance(name, self._arrivals.stamp)
-            self._segment[f"advanced.{name}"] = {"ts": np.array([self._arrivals.stamp], np.int64)}
+            # Whatever comes next comes later, so these rows need not wait for it.
+            after = self._arrivals.stamp + 1
+            self._clock.advance(name, after)
+            self._segment[f"advanced.{name}"] = {"ts": np.array([after], np.int64)}
         for name in self._timing.silent():
             ts = self._clock.skip(name)
             if ts is not None:

@@ -34,7 +34,7 @@ from kasen.spark.place import Place
 from kasen.spark.placement import InDriver, OpensFiles, Placement, replay
 from kasen.spark.session import need_utc, session
 from kasen.spark.sinks import SparkSink
-from kasen.spark.sources import adopt, follows
+from kasen.spark.sources import adopt, follows, need_rereadable
 from kasen.spark.state_files import DriverFiles, Files, below
 from kasen.types import Connector
 
@@ -226,8 +226,13 @@ class SparkRun:
     def _open(self, one: Input) -> DataFrame:
         given = self._given.get(one.name.lower())
         if given is not None:
-            return adopt(one, given)
-        return frames.open_frame(self.spark, self.admission.as_read(one), self._base, self._files_per_epoch)
+            frame = adopt(one, given)
+        else:
+            read = self.admission.as_read(one)
+            frame = frames.open_frame(self.spark, read, self._base, self._files_per_epoch)
+        if self._checkpoint is not None:
+            need_rereadable(one, frame)
+        return frame
 
     def _opens_files(self, streams: list[Input]) -> OpensFiles | None:
         """How files of the only stream are opened once more, if it is one of Parquet files."""

@@ -192,8 +192,9 @@ class InDriver:
     def _advance(self) -> None:
         """Time goes on where it does so without rows, and where nobody waits for them any longer."""
         for name in self._timing.stamped:
-            self._pipeline.advance(name, self._arrivals.stamp)
-            self._note_advance(name, self._arrivals.stamp)
+            # Whatever comes next comes later, so these rows need not wait for it.
+            self._pipeline.advance(name, self._arrivals.stamp + 1)
+            self._note_advance(name, self._arrivals.stamp + 1)
         for name in self._timing.silent():
             ts = self._pipeline.skip(name)
             if ts is not None:

@@ -26,6 +26,8 @@ from kasen.types import Field
 Frame = DataFrame
 #: Options that are Kasen's; all others are handed to the format.
 _OWN = ("path", "diff", "follow")
+#: Formats that do not keep what they have said, as Spark calls them.
+_ONCE = frozenset(["socket", "textSocket"])
 
 
 def follows(one: Input) -> bool:
@@ -48,6 +50,20 @@ def open_foreign(spark: SparkSession, one: Input, base: Path) -> DataFrame:
             f"{one.name}: Spark cannot read format {one.connector.format!r}: {_said(fault)}"
         ) from None
     return adopt(one, frame)
+
+
+def need_rereadable(one: Input, frame: DataFrame) -> None:
+    """Refuses what Spark cannot read again: with a checkpoint, an epoch that was cut off is done again.
+
+    Nor would rows that are kept aside help: a socket counts its lines from 0 whenever it is opened, and a
+    streaming query that has had some of them fails after its restart, as offsets seem to go back.
+    """
+    leaves = frame._jdf.queryExecution().analyzed().collectLeaves()
+    for leaf in (leaves.apply(index) for index in range(leaves.size())):
+        if leaf.getClass().getSimpleName() == "StreamingRelationV2" and leaf.sourceName() in _ONCE:
+            fault = f"{one.name}: Spark cannot read {leaf.sourceName()!r} again after a crash"
+            remedy = "leave the checkpoint out, or put a broker or files in between"
+            raise DataError(f"{fault}, so a checkpoint would lose rows; {remedy}")
 
 
 def adopt(one: Input, frame: DataFrame) -> DataFrame:

@@ -54,10 +54,10 @@ class Timing:
         return [name for name in self._files.list(_FOLDER) if name.removeprefix(f"{_FOLDER}/").isdigit()]
 
     def begin(self, epoch: int) -> int:
-        """When the epoch's rows came, never before those of an epoch before; 0 if nobody asks."""
+        """When the epoch's rows came, always after those of the epoch before; 0 if nobody asks."""
         if not self.stamped:
             return 0
-        stamp = max(self._now(), self._last)
+        stamp = max(self._now(), self._last + 1)
         if self._files is not None:
             note = f"{_FOLDER}/{epoch:012}"
             if not self._files.create(note, str(stamp).encode()):
