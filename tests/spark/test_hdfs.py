@@ -43,10 +43,12 @@ def place(running: Hdfs, tmp_path: Path) -> Iterator[str]:
         spark.conf.unset(SAME_PLACE)
 
 
-@pytest.mark.parametrize(("where", "shards"), [(Place.driver, None), (Place.executors, 2)])
-def test_a_stopped_run_goes_on_from_a_checkpoint_on_hdfs(
-    where: Place, shards: int | None, place: str, tmp_path: Path
-) -> None:
+#: The same on executors takes as long once more.
+ON_EXECUTORS = pytest.param(Place.executors, marks=pytest.mark.soak)
+
+
+@pytest.mark.parametrize("where", [Place.driver, ON_EXECUTORS])
+def test_a_stopped_run_goes_on_from_a_checkpoint_on_hdfs(where: Place, place: str, tmp_path: Path) -> None:
     app = chaos.write_app(tmp_path, files=3)
     right = chaos.expected(app, tmp_path / "right")
     epochs: list[int] = []
@@ -58,7 +60,7 @@ def test_a_stopped_run_goes_on_from_a_checkpoint_on_hdfs(
             checkpoint=place,
             files_per_epoch=1,
             place=where,
-            shards=shards,
+            shards=2 if where is Place.executors else None,
         )
         epochs.append(run._last_epoch)
         if len(epochs) == 1:
@@ -130,7 +132,7 @@ def refused(letters: str) -> list[tuple[str, ...]]:
     return sorted((stream, line, reason.split(":")[0]) for stream, line, reason, _ in rows)
 
 
-@pytest.mark.parametrize("where", [Place.driver, Place.executors])
+@pytest.mark.parametrize("where", [Place.driver, ON_EXECUTORS])
 def test_inputs_on_hdfs_are_read_as_those_of_this_machine(
     where: Place, place: str, running: Hdfs, tmp_path: Path
 ) -> None:
