@@ -606,7 +606,8 @@ class Pipeline:
 
     def _on_answer(self, answer: Answer) -> None:
         assert self._running is not None
-        self._epoch += 1
+        # Numbers go on after a restart, so that what comes twice can be told by them.
+        self._epoch = self._epoch + 1 if self._job is None else self._job.outputs.answers
         for name, batch in answer.changes.items():
             if len(batch):
                 query = self._queries[name.lower()]

@@ -138,6 +138,30 @@ def test_a_damaged_record_is_named(tmp_path: Path) -> None:
         store(tmp_path).load()
 
 
+def test_a_record_that_was_removed_is_missed(tmp_path: Path) -> None:
+    one = store(tmp_path)
+    one.load()
+    for epoch in range(4):
+        one.commit(record(epoch, notes={"rows": epoch}))
+    (tmp_path / "commits" / "000000000001.json").unlink()
+    with pytest.raises(DataError, match=r"000000000002\.json does not follow the commit before"):
+        store(tmp_path).load()
+    (tmp_path / "commits" / "000000000000.json").unlink()
+    with pytest.raises(DataError, match=r"000000000002\.json does not follow the commit before"):
+        store(tmp_path).load()
+
+
+def test_files_of_an_epoch_to_come_are_left_alone(tmp_path: Path) -> None:
+    """A run that cannot be seen, on another host, may be about to commit them."""
+    one = store(tmp_path)
+    one.load()
+    one.commit(record(3))
+    for epoch in (3, 4):
+        one.files.write(f"files/driver-{epoch:012}-attempt.segment", b"content")
+    store(tmp_path).load()
+    assert one.files.list("files") == ["files/driver-000000000004-attempt.segment"]
+
+
 def test_a_path_may_be_an_address_of_a_file_system(tmp_path: Path) -> None:
     files = Files(f"file://{tmp_path}")
     files.make("files")

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
+import kasen
 from kasen.cli import load
 from kasen.connect.parquet_sink import ParquetSink
 from kasen.cql.bind import bind_text
 from kasen.cql.bound import App
 from kasen.demo import cut
+from kasen.errors import DataError
 from kasen.plan.physical import plan_app
 from kasen.runtime.local import LocalRun, Options
 from kasen.spark.pipeline import SparkRun
@@ -177,3 +180,56 @@ def test_parquet_and_json_are_read_as_csv_is(tmp_path: Path) -> None:
 @pytest.fixture(scope="module", autouse=True)
 def _loopback() -> None:
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+
+
+def test_one_run_at_a_time_works_on_a_checkpoint(tmp_path: Path) -> None:
+    app = parted(tmp_path)
+    checkpoint = tmp_path / "checkpoint"
+    first = SparkRun(plan_app(load(app)), tmp_path, checkpoint=checkpoint)
+    with pytest.raises(DataError, match=rf"a run \(process {os.getpid()}\) is at work on"):
+        SparkRun(plan_app(load(app)), tmp_path, checkpoint=checkpoint)
+    first.run()
+    assert SparkRun(plan_app(load(app)), tmp_path, checkpoint=checkpoint).run().done
+
+
+def test_a_commit_that_was_removed_is_missed(tmp_path: Path) -> None:
+    app = parted(tmp_path)
+    checkpoint = tmp_path / "checkpoint"
+    SparkRun(plan_app(load(app)), tmp_path, checkpoint=checkpoint, files_per_epoch=1).run()
+    last = max((checkpoint / "state" / "commits").iterdir())
+    last.unlink()
+    shutil.copy(min((tmp_path / "s.csv").iterdir()), tmp_path / "s.csv" / "zz.csv")
+    again = SparkRun(plan_app(load(app)), tmp_path, checkpoint=checkpoint, files_per_epoch=1)
+    with pytest.raises(DataError, match="but the last one that was committed is"):
+        again.run()
+
+
+def test_numbers_of_answers_go_on_and_errors_are_the_users_own(tmp_path: Path) -> None:
+    (tmp_path / "s").mkdir()
+    text = (
+        "REGISTER STREAM s (a INTEGER) TIMESTAMP BY ts FROM 'csv' OPTIONS (path 's');"
+        "REGISTER QUERY q AS ISTREAM(SELECT a FROM s);"
+    )
+    seen: list[tuple[int, list[int]]] = []
+
+    def keep(epoch: int, table: pa.Table) -> None:
+        seen.append((epoch, table.column("a").to_pylist()))
+        if 99 in seen[-1][1]:
+            raise ZeroDivisionError("a fault of the user's")
+
+    def run() -> None:
+        made = kasen.Pipeline(engine="spark", base=tmp_path, checkpoint=tmp_path / "ck").execute(text)
+        made.query("q").foreach_batch(keep)
+        made.drain()
+
+    for number, value in enumerate([1, 2, 99]):
+        (tmp_path / "s" / f"{number}.csv").write_text(f"ts,a\n{number},{value}\n")
+        if value == 99:
+            with pytest.raises(ZeroDivisionError, match=r"^a fault of the user's$"):
+                run()
+        else:
+            run()
+    # What a run told at the end of its input is told again when more has come, under the same number.
+    numbers = [number for number, _ in seen]
+    assert numbers == sorted(numbers)
+    assert list(dict(seen).values()) == [[1], [2], [99]]

@@ -25,5 +25,5 @@ class DeadLetterFile(FileOutput):
     def write(self, letters: Iterable[DeadLetter]) -> None:
         for letter in letters:
             cells = (letter.stream, str(letter.line), letter.reason, letter.raw)
-            self._file.write((",".join(map(csv_text, cells)) + "\n").encode())
+            self._file.write((",".join(map(csv_text, cells)) + "\n").encode("utf-8", "backslashreplace"))
             self.count += 1

@@ -18,6 +18,7 @@ from kasen.errors import DataError
 from kasen.plan.physical import Input, Plan
 from kasen.runtime.checkpoint import Checkpoints
 from kasen.runtime.control import Control
+from kasen.runtime.lock import RunLock
 from kasen.runtime.manage import Manager
 from kasen.runtime.outputs import OnAnswer, OnProgress, Outputs, Progress
 from kasen.runtime.pipeline import Answer, Pipeline
@@ -55,6 +56,20 @@ class LocalRun:
         self._stopping = False
         self.pipeline = Pipeline(plan)
         self._checkpoints = self._open_checkpoints()
+        self._lock = RunLock(options.checkpoint) if options.checkpoint is not None else None
+        try:
+            self._prepare(on_progress, on_answer)
+        except BaseException:
+            self._unlock()
+            raise
+
+    def _unlock(self) -> None:
+        if self._lock is not None:
+            self._lock.release()
+
+    def _prepare(self, on_progress: OnProgress, on_answer: OnAnswer) -> None:
+        """Everything as the last checkpoint left it."""
+        plan, options = self._plan, self._options
         states, notes = (self._checkpoints and self._checkpoints.load()) or (None, {})
         self._resumed = states is not None
         if states is not None:
@@ -93,14 +108,15 @@ class LocalRun:
         """Runs until the input ends or `stop` is called; always leaves the sinks flushed."""
         saved = time.monotonic()
         self.outputs.progress.had_ended = self._resumed and self.pipeline.ended
-        self._load_tables()
-        if self._options.control is not None:
-            self._control = Control(self._options.control, self._manager.handle)
         try:
+            self._load_tables()
+            if self._options.control is not None:
+                self._control = Control(self._options.control, self._manager.handle)
             self._run(saved)
         finally:
             if self._control is not None:
                 self._control.close()
+            self._unlock()
         self.outputs.progress.done = not self._stopping
         self.outputs.tell()
         return self.outputs.progress

@@ -143,6 +143,9 @@ class Outputs:
         queries = pipeline.queries.values()
         self.progress = Progress(results={query.name: 0 for query in queries})
         self.progress.rows = notes.get("rows", 0)
+        self.progress.dead = notes.get("refused", 0)
+        #: How many answers were delivered, by earlier runs too.
+        self.answers: int = notes.get("answers", 0)
         self.progress.results |= notes.get("results", {})
         self._base = base
         self._out = out
@@ -269,6 +272,7 @@ class Outputs:
     def deliver(self, answer: Answer) -> None:
         """Writes the answers of an epoch, and tells of it."""
         self.progress.epochs += 1
+        self.answers += 1
         due: list[_Due] = []
         for name, batch in answer.changes.items():
             if not len(batch):
@@ -323,6 +327,8 @@ class Outputs:
             "dead": self._file.position() if self._file is not None else None,
             "deletions": self._deletions,
             "rows": self.progress.rows,
+            "refused": self.progress.dead,
+            "answers": self.answers,
             "results": self.progress.results,
         }
 

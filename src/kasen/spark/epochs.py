@@ -14,6 +14,7 @@ dead and goes on writing changes nothing. Two records are kept, with the files t
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -120,11 +121,20 @@ class Store:
             if not name.endswith(".json"):
                 continue
             delta = self._read(name)
-            record = grow(delta, record)
+            last = record.get("epoch")
+            record = grow(delta, record) if "new" in delta or record else {}
+            epoch = int(record.get("epoch", -1))
+            if name != _commit_file(epoch) or last not in (None, epoch - 1):
+                raise DataError(
+                    f"{self.files.root}/{name} does not follow the commit before, which was removed or is "
+                    "damaged; remove the folder to start anew"
+                )
             self._keep(record, is_whole="new" in delta)
         live = self._live()
+        last = max(self._records, default=-1)
         for name in self.files.list("files"):
-            if name not in live:
+            # Those of later epochs may be in the hands of a run that we cannot see.
+            if name not in live and _epoch_of(name) <= last:
                 self.files.remove(name)
         return self._records[max(self._records)] if self._records else None
 
@@ -246,6 +256,12 @@ def _changes_before(record: dict[str, Any]) -> int:
     """The epoch after which changes made by hand are to be done again, to go on from a record."""
     # The driver's pipeline goes on from its snapshot; on executors, the record holds the queries.
     return Journal.of(record["journal"]).since if "journal" in record else int(record["epoch"])
+
+
+def _epoch_of(file: str) -> int:
+    """The epoch in a file's name; -1 if it has none."""
+    found = re.search(r"-(\d{12})-", file)
+    return int(found[1]) if found else -1
 
 
 def _commit_file(epoch: int) -> str:

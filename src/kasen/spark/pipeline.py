@@ -14,14 +14,19 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Event, Lock
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from kasen.errors import DataError, InternalError, KasenError
+from kasen.connect.files import is_address
+from kasen.errors import DataError, InternalError
 from kasen.plan.fragments import plan_shards
 from kasen.plan.native.lower import Native, lower
 from kasen.plan.physical import Input, Plan
+from kasen.runtime.checkpoint import sync_new
 from kasen.runtime.control import Control
+from kasen.runtime.lock import RunLock
 from kasen.runtime.manage import Manager, ShardManager
 from kasen.runtime.outputs import OnAnswer, OnProgress, Outputs, Progress
 from kasen.runtime.pipeline import Answer, Pipeline
@@ -106,7 +111,9 @@ class SparkRun:
         #: Streams that are too far ahead are slowed, by a streaming query that is begun again.
         self.admission = Admission(plan.app)
         self._beginning_again = False
-        self._error: KasenError | None = None
+        #: When Spark's notes were last made durable.
+        self._synced = 0
+        self._error: Exception | None = None
         self._query: StreamingQuery | None = None
         self._started = Event()
         self._temporary: TemporaryDirectory[str] | None = None
@@ -116,11 +123,24 @@ class SparkRun:
         self._told = on_answer
         # Held by an epoch, and by who looks at the queries between two of them.
         self._between = Lock()
+        self._is_guest = SparkSession.getActiveSession() is not None
         self.spark: SparkSession = session(master, conf or {})
         need_utc(self.spark)
         place = place or default_place(self.spark)
         self._panes = reduces_panes(plan, self.spark)
-        self._store = self._open_store(place, shards or default_shards(self.spark))
+        is_here = checkpoint is not None and not is_address(checkpoint)
+        self._lock = RunLock(Path(str(checkpoint))) if is_here else None
+        try:
+            self._prepare(place, shards or default_shards(self.spark), out, on_progress)
+        except BaseException:
+            self._unlock()
+            raise
+
+    def _prepare(self, place: Place, shards: int, out: Path | None, on_progress: OnProgress) -> None:
+        """Everything as the last commit left it."""
+        plan, base, control = self._plan, self._base, self._control_path
+        streams = [one for one in plan.app.inputs if not one.is_static]
+        self._store = self._open_store(place, shards)
         record = self._store.load() if self._store is not None else None
         self._resumed = record is not None
         self._last_epoch: int = record["epoch"] if record is not None else -1
@@ -161,11 +181,10 @@ class SparkRun:
                 native.plan, self.pipeline, base, out, notes, on_progress, self._on_answer, self._sink
             )
             self._manager = ShardManager(remote, self.outputs, plan.app.time, self._keep)
-            count = shards or default_shards(self.spark)
             self._placement = InExecutors(
                 native,
                 self.spark,
-                count,
+                shards,
                 remote,
                 self.outputs,
                 self._store,
@@ -197,8 +216,18 @@ class SparkRun:
         """Asks for an end after the epoch that is running."""
         self._stopping = True
 
+    def _unlock(self) -> None:
+        if self._lock is not None:
+            self._lock.release()
+
     def run(self) -> Progress:
         """Runs until all files are read or `stop` is called."""
+        try:
+            return self._run()
+        finally:
+            self._unlock()
+
+    def _run(self) -> Progress:
         for one in self._plan.app.inputs:
             # Once an epoch is committed, static tables are part of the state.
             if one.is_static and not self._resumed:
@@ -278,6 +307,18 @@ class SparkRun:
 
     def _run_query(self, query: StreamingQuery) -> None:
         try:
+            self._follow_query(query)
+        finally:
+            if self._pauses:
+                self._log("ERROR")
+
+    def _log(self, level: str) -> None:
+        """What Spark says from now on, if it is ours."""
+        if not self._is_guest:
+            self.spark.sparkContext.setLogLevel(level)
+
+    def _follow_query(self, query: StreamingQuery) -> None:
+        try:
             while query.isActive:
                 if self._control is None:
                     query.awaitTermination(1)
@@ -291,8 +332,10 @@ class SparkRun:
         except Exception as error:
             if self._pauses:
                 return
+            if isinstance(self._error, PySparkException | Py4JError):
+                raise InternalError(f"Spark failed in an epoch: {self._error}") from self._error
             if self._error is not None:
-                raise self._error from None
+                raise self._error from None  # as it was: also one of a user's own function
             raise InternalError(f"Spark's streaming query failed: {error}") from error
 
     def _keep(self, text: str) -> None:
@@ -315,7 +358,14 @@ class SparkRun:
         """A stop must not let a micro-batch pass as done, or its rows would be lost: it is refused."""
         if epoch <= self._last_epoch:
             return
+        if epoch != self._last_epoch + 1:
+            self._error = DataError(
+                f"Spark goes on at epoch {epoch}, but the last one that was committed is {self._last_epoch}:"
+                " commit records were removed, or are of another run; remove the checkpoint to start anew"
+            )
+            raise self._error
         if self._pauses:
+            self._log("OFF")  # Spark would print a stack
             raise InternalError("stopped between epochs")
         begun = time.monotonic()
         live = [*self.pipeline.queries]
@@ -335,7 +385,7 @@ class SparkRun:
             self.outputs.progress.slowed = tuple(self.admission.slowed)
             self.outputs.progress.epoch_seconds = time.monotonic() - begun
             self.outputs.tell()
-        except KasenError as error:
+        except Exception as error:
             self._error = error
             raise
 
@@ -352,5 +402,8 @@ class SparkRun:
         if self._store is not None:
             notes = self.outputs.committed()
             record = self._placement.save(epoch)
+            if self._checkpoint is not None and not is_address(self._checkpoint):
+                # What Spark has noted of the epoch must outlast a power cut if the commit does.
+                self._synced = sync_new(Path(below(self._checkpoint, "spark")), self._synced)
             self.outputs.progress.state_bytes = bytes_held(record)
             self._store.commit({**record, "epoch": epoch, "notes": notes})
