@@ -51,7 +51,7 @@ def test_a_folder_is_looked_at_once_for_all_the_files_that_came(tmp_path: Path) 
     (tmp_path / "s").mkdir()
     there = [f"{number}.csv" for number in range(50)]
     for name in there:
-        (tmp_path / "s" / name).touch()
+        (tmp_path / "s" / name).write_text("t\n")
     with patch.object(Path, "iterdir", autospec=True, side_effect=Path.iterdir) as looked:
         assert [names.find("s", code(name)) for name in there] == [(name, 0) for name in there]
     assert looked.call_count == 1

@@ -127,10 +127,12 @@ class InExecutors:
         texts: Texts,
         files: FileNames,
         folders: frozenset[str] = frozenset(),
+        cast: frozenset[str] = frozenset(),
     ) -> None:
         """`native` is what Spark does of the app; its plan, made for shards, is what they do.
 
         `record` is the commit record to go on from; `folders` are the inputs that are several files.
+        The cells of streams in `cast` are of other types in their Parquet files than declared.
         """
         record = record or {}
         self._plan = plan = native.plan
@@ -154,7 +156,7 @@ class InExecutors:
         self._headed = frozenset(one.name for one in self._streams if one.connector.format == "csv")
         self._scans = {one.name: native.scan(one) for one in self._streams}
         types = {one.name: native.types(one) for one in self._streams}
-        self._slots = scan.slots_of(self._streams, self._scans, types)
+        self._slots = scan.slots_of(self._streams, self._scans, types, cast)
         self._sources = sources_of(self._streams, self._slots)
         # By value: an app's own aggregates may be defined where workers cannot import them.
         self._packed_cut: bytes = cloudpickle.dumps(self._cut)  # type: ignore[no-untyped-call]

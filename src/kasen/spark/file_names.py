@@ -16,12 +16,10 @@ from xxhash import xxh64_intdigest
 from kasen.errors import DataError
 from kasen.plan.native.lower import is_foreign
 from kasen.plan.physical import Input
-from kasen.spark.input_files import input_files
+from kasen.spark.input_files import PATTERNS, input_files, need_header
 
 # That of Spark's xxhash64.
 _SEED = 42
-#: What Spark takes for patterns in the names of files.
-PATTERNS = frozenset("[]{}*?")
 _ENCODED = frozenset(' %"<>\\^`{|}#?[]')
 
 
@@ -45,6 +43,9 @@ class FileNames:
         self._inputs = {one.name: one.connector for one in inputs if not is_foreign(one)}
         #: The numbers of the files of each stream, and how long they were.
         self._files: dict[str, dict[int, tuple[str, int]]] = {}
+        #: The columns of csv files, and those that have been compared.
+        self._headers: dict[str, list[str]] = {}
+        self._checked: set[tuple[str, str]] = set()
         # What has no file has this name.
         self._blocks = {code(""): ("", 0)}
 
@@ -60,8 +61,20 @@ class FileNames:
                 remedy = "files must stay where they are, and whole, until what was read of them is answered"
                 path = self._inputs[stream].option("path")
                 raise DataError(f"{stream}: a file that was read is not in {path}: {remedy}")
+            self._check_columns(stream, found[0][0])
             self._blocks[number] = found[0]
         return self._blocks[number]
+
+    def _check_columns(self, stream: str, name: str) -> None:
+        """Whether a csv file that came has the columns of the others."""
+        connector = self._inputs[stream]
+        if connector.format != "csv" or (stream, name) in self._checked:
+            return
+        files = input_files(self._base, connector.option("path"), connector.format)
+        if stream not in self._headers:
+            self._headers[stream] = files.header(files.names()[0], stream)
+        need_header(stream, files, name, self._headers[stream])
+        self._checked.add((stream, name))
 
     def _known(self, stream: str, number: int) -> list[tuple[str, int]]:
         """The blocks of files that have a number: one, if the file is there."""

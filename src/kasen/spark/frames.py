@@ -7,26 +7,32 @@ for files without blank lines and line breaks in quotes.
 
 from __future__ import annotations
 
+import json
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
 
 import pyarrow as pa
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from kasen.connect.arrow_columns import cells_of
+from kasen.connect.layout import Layout, find_columns
+from kasen.connect.registry import layout_of
 from kasen.connect.row_text import row_text
+from kasen.connect.values import BAD_DIFF
 from kasen.errors import DataError
 from kasen.plan.native.lower import is_foreign
 from kasen.plan.native.sql_cast import parse_cell
 from kasen.plan.native.sql_text import quoted, timestamp
 from kasen.plan.physical import Input
 from kasen.spark.file_names import code, code_of
-from kasen.spark.input_files import InputFiles, input_files
+from kasen.spark.input_files import InputFiles, input_files, need_header
 from kasen.spark.names import BAD, BLOCK, DIFF, FILE, FILES_PER_EPOCH, NO_TIME, PLACE, RAW
-from kasen.spark.sources import follows, open_foreign
+from kasen.spark.sources import cell_of, follows, open_foreign
 from kasen.types import Kind, Type
 
 __all__ = [
@@ -116,7 +122,8 @@ def texts(
         low, high = (timestamp(f"{ts}L") if time.kind is Kind.TIMESTAMP else f"{ts}L" for ts in times)
         moment = quoted(one.schema[one.timestamp].name)
         wanted = F.col(BAD).isNull() & F.expr(f"{moment} BETWEEN {low} AND {high}")
-    if one.connector.format == "parquet":
+    is_parquet = one.connector.format == "parquet"
+    if is_parquet and (times is not None or has_declared_types(spark, one, base)):
         return _parquet_texts(spark, one, base, file, times is None, wanted)
     block = F.col(FILE).bitwiseXOR(F.lit(code(file))).alias(BLOCK)
     found = frame.where(wanted).select(RAW, block, PLACE).toArrow()
@@ -161,9 +168,15 @@ def _load(
 
 
 def _csv(spark: SparkSession, one: Input, files: InputFiles, how: Reading) -> DataFrame:
-    first = files.need(one.name)[0]
+    first, *others = files.need(one.name)
     header = files.header(first, one.name)
-    schema = T.StructType([T.StructField(name, T.StringType()) for name in (*header, _CORRUPT)])
+    if one.is_static:
+        for other in others:
+            need_header(one.name, files, other, header)
+    found = find_columns(_layout(one), header, files.address(first))
+    # Columns have names of our own: those of a header may be anything, and there twice.
+    names = [f"c{index}" for index in range(len(header))]
+    schema = T.StructType([T.StructField(name, T.StringType()) for name in (*names, _CORRUPT)])
     frame = _load(
         spark,
         one,
@@ -175,59 +188,150 @@ def _csv(spark: SparkSession, one: Input, files: InputFiles, how: Reading) -> Da
         nullValue=_NULL,
         columnNameOfCorruptRecord=_CORRUPT,
     )
-    text = {name.strip().lower(): quoted(name) for name in header}
-    missing = [field.name for field in one.schema if field.name.lower() not in text]
-    if missing:
-        fault = f"{one.name}: {files.address(first)} has no column {missing[0]!r}"
-        raise DataError(f"{fault}; its columns are: {', '.join(header)}")
-    cells = [F.expr(parse_cell(text[field.name.lower()], field.type)) for field in one.schema]
+    texts = [names[index] for index in found.columns]
+    cells = [F.expr(parse_cell(text, field.type)) for text, field in zip(texts, one.schema, strict=True)]
     reason = F.when(F.col(_CORRUPT).isNotNull(), "bad row: not as many fields as columns")
     if one.timestamp is not None:
         reason = reason.when(cells[one.timestamp].isNull(), NO_TIME)
-    for field, cell in zip(one.schema, cells, strict=True):
-        is_bad = F.col(text[field.name.lower()]).isNotNull() & cell.isNull()
+    for field, text, cell in zip(one.schema, texts, cells, strict=True):
+        is_bad = F.col(text).isNotNull() & cell.isNull()
         reason = reason.when(is_bad, f"bad value: column {field.name} does not hold a {field.type}")
-    row = F.concat_ws(",", *[F.coalesce(F.col(f"`{name}`"), F.lit("")) for name in header])
-    diff = text.get(one.connector.option("diff", "diff").lower()) if one.is_relation else None
+    diff = None
+    if found.diff is not None:
+        diff = F.trim(F.col(names[found.diff])).try_cast("bigint")
+        reason = reason.when(_is_no_diff(diff), _bad_diff(one))
+    row = F.concat_ws(",", *[F.coalesce(F.col(name), F.lit("")) for name in names])
     return frame.select(
         *[cell.alias(field.name) for cell, field in zip(cells, one.schema, strict=True)],
-        (_cast_integer(F.col(diff)) if diff is not None else F.lit(1)).cast("bigint").alias(DIFF),
+        (F.lit(1) if diff is None else F.coalesce(diff, F.lit(1))).cast("bigint").alias(DIFF),
         reason.alias(BAD),
         F.coalesce(F.col(_CORRUPT), row).alias(RAW),
         _place(),
     )
 
 
-def _cast_integer(cell: Column) -> Column:
-    return F.coalesce(F.trim(cell).try_cast("bigint"), F.lit(1))
+def _layout(one: Input) -> Layout:
+    return layout_of(one.connector, one.name, one.schema, one.timestamp, one.is_relation)
 
 
-def _typed(spark: SparkSession, one: Input, files: InputFiles, how: Reading) -> DataFrame:
-    """Formats that carry types of their own."""
-    files.need(one.name)
-    fields = [T.StructField(field.name, spark_type(field.type)) for field in one.schema]
-    diff = one.connector.option("diff", "diff")
-    if one.is_relation and one.timestamp is not None:
-        fields.append(T.StructField(diff, T.LongType()))
-    cells = [F.col(quoted(field.name)) for field in one.schema]
-    raw = F.to_json(F.struct(*cells))
-    reason = F.lit(None)
-    if one.connector.format == "json":
-        fields.append(T.StructField(_CORRUPT, T.StringType()))
-        # A cell that is no value of its type is NULL. Naming all of them makes Spark read all of them.
-        is_bad = F.col(_CORRUPT).isNotNull() & reduce(Column.__or__, [cell.isNull() for cell in cells])
-        is_broken = is_bad & F.get_json_object(F.col(_CORRUPT), "$").isNull()
-        reason = F.when(is_broken, "bad row: not a JSON object")
-        raw = F.coalesce(F.col(_CORRUPT), raw)
+def _is_no_diff(diff: Column) -> Column:
+    return diff.isNull() | ~diff.isin(1, -1)
+
+
+def _bad_diff(one: Input) -> str:
+    return f"{BAD_DIFF}: column {_layout(one).diff} is neither 1 nor -1"
+
+
+def _json(spark: SparkSession, one: Input, files: InputFiles, how: Reading) -> DataFrame:
+    """JSON lines. Spark knows names by their exact case: that of the first row is taken for all."""
+    first = files.need(one.name)[0]
+    told = first_names(files.head(first))
+    fields = [
+        T.StructField(told.get(field.name.lower(), field.name), spark_type(field.type))
+        for field in one.schema
+    ]
+    diff = _layout(one).diff
+    named = None if diff is None else told.get(diff.lower(), diff)
+    own = [field.name for field in fields]
+    if named is not None and named not in own:
+        fields.append(T.StructField(named, T.StringType()))
+    fields.append(T.StructField(_CORRUPT, T.StringType()))
+    options = {"encoding": "UTF-8", "lineSep": "\n", "allowSingleQuotes": "false"}
+    frame = _load(spark, one, files, T.StructType(fields), how, columnNameOfCorruptRecord=_CORRUPT, **options)
+    cells = [F.col(quoted(name)) for name in own]
+    corrupt = F.col(_CORRUPT)
+    # A cell that is no value of its type is NULL. Naming all of them makes Spark read all of them.
+    is_bad = corrupt.isNotNull() & reduce(Column.__or__, [cell.isNull() for cell in cells])
+    reason = F.when(is_bad & F.get_json_object(corrupt, "$").isNull(), "bad row: not a JSON object")
     if one.timestamp is not None:
-        reason = F.coalesce(reason, F.when(cells[one.timestamp].isNull(), NO_TIME))
-    if one.connector.format == "json":
-        reason = F.coalesce(reason, F.when(is_bad, "bad value: a cell is no value of its column's type"))
-    frame = _load(spark, one, files, T.StructType(fields), how, columnNameOfCorruptRecord=_CORRUPT)
-    count = F.coalesce(F.col(diff), F.lit(1)) if one.is_relation and one.timestamp is not None else F.lit(1)
+        reason = reason.when(cells[one.timestamp].isNull(), NO_TIME)
+    reason = reason.when(is_bad, "bad value: a cell is no value of its column's type")
+    count: Column = F.lit(1)
+    if named is not None:
+        # A name that is not there is an insertion, and so is what says so.
+        cell = F.col(quoted(named)).cast("string")
+        parsed = F.when(cell.isNull(), 1).otherwise(cell.try_cast("bigint"))
+        reason = reason.when(_is_no_diff(parsed), _bad_diff(one))
+        count = F.coalesce(parsed, F.lit(1))
     return frame.select(
-        *cells, count.cast("bigint").alias(DIFF), reason.cast("string").alias(BAD), raw.alias(RAW), _place()
+        *[cell.alias(field.name) for cell, field in zip(cells, one.schema, strict=True)],
+        count.cast("bigint").alias(DIFF),
+        reason.cast("string").alias(BAD),
+        F.coalesce(F.make_valid_utf8(corrupt), F.to_json(F.struct(*cells))).alias(RAW),
+        _place(),
     )
+
+
+def first_names(head: bytes) -> dict[str, str]:
+    """The names in the first row of a JSON file as they are written, by their lower case."""
+    for line in head.splitlines():
+        with suppress(ValueError):
+            row = json.loads(line)
+            if isinstance(row, dict):
+                return {name.lower(): name for name in row}
+    return {}
+
+
+def _parquet(spark: SparkSession, one: Input, files: InputFiles, how: Reading) -> DataFrame:
+    """Columns are read with the types of the first file, and cast if these are not the declared ones."""
+    there = file_schema(spark, one, files)
+    names = list(there.names)
+    found = find_columns(_layout(one), names, files.address(files.need(one.name)[0]))
+    own = [there[names[index]] for index in found.columns]
+    fields, cells = [], []
+    reason = F.lit(None).cast("string")
+    for read, field in zip(own, one.schema, strict=True):
+        if is_read_as(read.dataType, field.type):
+            fields.append(T.StructField(read.name, spark_type(field.type)))
+            cells.append(F.col(quoted(read.name)))
+        else:
+            fields.append(T.StructField(read.name, read.dataType))
+            cells.append(F.expr(cell_of(quoted(read.name), read.dataType.simpleString(), field)))
+    if one.timestamp is not None:
+        reason = F.when(cells[one.timestamp].isNull(), NO_TIME)
+    for read, field, cell in zip(own, one.schema, cells, strict=True):
+        if not is_read_as(read.dataType, field.type):
+            is_bad = F.col(quoted(read.name)).isNotNull() & cell.isNull()
+            text = F.lit(f"bad value: column {field.name} does not hold a {field.type}")
+            reason = F.coalesce(reason, F.when(is_bad, text))
+    count: Column = F.lit(1)
+    if found.diff is not None:
+        sign = there[names[found.diff]]
+        if sign.name not in [field.name for field in fields]:
+            fields.append(sign)
+        diff = F.col(quoted(sign.name)).try_cast("bigint")
+        reason = F.coalesce(reason, F.when(_is_no_diff(diff), _bad_diff(one)))
+        count = F.coalesce(diff, F.lit(1))
+    frame = _load(spark, one, files, T.StructType(fields), how)
+    return frame.select(
+        *[cell.alias(field.name) for cell, field in zip(cells, one.schema, strict=True)],
+        count.cast("bigint").alias(DIFF),
+        reason.cast("string").alias(BAD),
+        F.to_json(F.struct(*[F.col(quoted(read.name)) for read in own])).alias(RAW),
+        _place(),
+    )
+
+
+def file_schema(spark: SparkSession, one: Input, files: InputFiles) -> T.StructType:
+    """The columns of the first Parquet file, as Spark reads them."""
+    address = files.address(files.need(one.name)[0])
+    try:
+        return spark.read.parquet(address).schema
+    except PySparkException as fault:
+        said = str(fault).split("\n")[0]
+        raise DataError(f"{one.name}: Spark cannot read {address}: {said}") from None
+
+
+def is_read_as(read: T.DataType, declared: Type) -> bool:
+    """Whether Spark's reader gives a column the declared type by itself."""
+    wanted = spark_type(declared)
+    return read == wanted or (declared.kind is Kind.TIMESTAMP and isinstance(read, T.TimestampType))
+
+
+def has_declared_types(spark: SparkSession, one: Input, base: Path) -> bool:
+    """Whether a stream's Parquet files can be read without a cast."""
+    there = {field.name: field.dataType for field in file_schema(spark, one, files_of(one, base))}
+    return all(field.name in there and is_read_as(there[field.name], field.type) for field in one.schema)
 
 
 def _block() -> Column:
@@ -245,4 +349,4 @@ def numbered(frame: DataFrame) -> DataFrame:
 
 
 _OPTIONS = ("path", "diff", "follow", FILES_PER_EPOCH)
-_READERS = {"csv": _csv, "json": _typed, "parquet": _typed}
+_READERS = {"csv": _csv, "json": _json, "parquet": _parquet}

@@ -14,8 +14,11 @@ from kasen.connect.csv_source import header_of, read_header
 from kasen.connect.files import is_address
 from kasen.errors import DataError
 
-#: No header of a csv file is longer.
-_HEADER_BYTES = 1 << 20
+#: No header of a csv file is longer, nor the first row of a JSON file.
+_HEAD_BYTES = 1 << 20
+#: What Spark takes for patterns in names, and what no path of Hadoop's has.
+PATTERNS = frozenset("[]{}*?")
+_UNREADABLE = PATTERNS | {":"}
 
 
 class InputFiles(Protocol):
@@ -37,6 +40,10 @@ class InputFiles(Protocol):
         """The columns of a csv file."""
         ...
 
+    def head(self, name: str) -> bytes:
+        """How a file begins."""
+        ...
+
     def address(self, name: str) -> str:
         """Where Spark finds one of them."""
         ...
@@ -48,6 +55,37 @@ class InputFiles(Protocol):
 
 def input_files(base: Path, path: str, format_: str) -> InputFiles:
     return RemoteFiles(path, format_) if is_address(path) else LocalFiles(base / path, format_)
+
+
+def _need_plain(stream: str, folder: str, names: list[str]) -> None:
+    """Refuses names that Spark does not take as they are."""
+    for name in (folder, *names):
+        odd = sorted((_UNREADABLE if name is not folder else PATTERNS) & set(name))
+        if odd:
+            fault = f"{stream}: {name} has {' '.join(odd)} in its name, which Spark cannot read"
+            raise DataError(f"{fault}, or takes for a pattern; rename it")
+        if name is not folder and name.startswith(("_", ".")):
+            raise DataError(f"{stream}: Spark takes {name} for a hidden file, and reads nothing; rename it")
+
+
+def _refuse_partition(stream: str, folder: str) -> None:
+    remedy = "give the path of the folder with the files themselves"
+    raise DataError(f"{stream}: Spark would read {folder} instead of the files beside it; {remedy}")
+
+
+def _folders(system: Any, path: Any) -> list[str]:
+    if not system.getFileStatus(path).isDirectory():
+        return []
+    return [one.getPath().getName() for one in system.listStatus(path) if one.isDirectory()]
+
+
+def need_header(stream: str, files: InputFiles, file: str, header: list[str]) -> None:
+    """Spark reads the columns of csv files by their places: all files must have the same ones."""
+    found = files.header(file, stream)
+    if [name.lower() for name in found] != [name.lower() for name in header]:
+        fault = f"{stream}: {files.address(file)} has the columns {', '.join(found)}"
+        remedy = "on Spark, the csv files of a folder have the same ones in the same order"
+        raise DataError(f"{fault}, others have {', '.join(header)}: {remedy}")
 
 
 class LocalFiles:
@@ -69,10 +107,19 @@ class LocalFiles:
         return [file.name for file in local_files.data_files(self._path, self._format)]
 
     def need(self, stream: str) -> list[str]:
-        return [file.name for file in local_files.need_files(self._path, self._format, stream)]
+        names = [file.name for file in local_files.need_files(self._path, self._format, stream)]
+        _need_plain(stream, self.folder, names)
+        for each in self._path.iterdir() if self._path.is_dir() else ():
+            if "=" in each.name and each.is_dir():
+                _refuse_partition(stream, str(each))
+        return names
 
     def header(self, name: str, stream: str) -> list[str]:
         return read_header(self._folder / name, stream)[0]
+
+    def head(self, name: str) -> bytes:
+        with (self._folder / name).open("rb") as file:
+            return file.read(_HEAD_BYTES)
 
     def address(self, name: str) -> str:
         return str((self._folder / name).resolve())
@@ -119,18 +166,25 @@ class RemoteFiles:
         names = self.names()
         if not names:
             raise DataError(f"{stream}: no *.{self._format} file in the folder {self._address}")
+        _need_plain(stream, self.folder.split("://", 1)[1].split("/", 1)[-1], names)
+        for name in self._ask(_folders):
+            if "=" in name:
+                _refuse_partition(stream, self.address(name))
         return names
 
     def header(self, name: str, stream: str) -> list[str]:
+        return header_of(BytesIO(self.head(name)), self.address(name), stream)[0]
+
+    def head(self, name: str) -> bytes:
         def first(system: Any, path: Any) -> bytes:
             file = system.open(path)
             try:
-                return bytes(file.readNBytes(_HEADER_BYTES))
+                return bytes(file.readNBytes(_HEAD_BYTES))
             finally:
                 file.close()
 
-        address = self.address(name)
-        return header_of(BytesIO(self._ask(first, address)), address, stream)[0]
+        begins: bytes = self._ask(first, self.address(name))
+        return begins
 
     def address(self, name: str) -> str:
         return f"{self.folder}/{name}"

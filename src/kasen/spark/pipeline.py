@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Event, Lock
@@ -20,7 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from kasen.connect.files import is_address
-from kasen.errors import DataError, InternalError
+from kasen.errors import DataError, InternalError, KasenError
 from kasen.plan.fragments import plan_shards
 from kasen.plan.native.lower import Native, lower
 from kasen.plan.physical import Input, Plan
@@ -149,6 +150,7 @@ class SparkRun:
         self._placement: Placement
         files = FileNames(plan.app.inputs, base)
         folders = frozenset(one.name for one in plan.app.inputs if frames.has_many(one, base))
+        cast = frozenset(one.name for one in streams if self._casts(one))
         if place is Place.driver:
             native = lower(plan, partials=self._panes) if control is None else Native(plan, {})
             self.pipeline = Pipeline(native.plan)
@@ -168,7 +170,8 @@ class SparkRun:
                 self._texts,
                 files,
                 folders,
-                self._opens_files(streams),
+                self._opens_files(streams, cast),
+                cast,
             )
         else:
             assert self._store is not None
@@ -192,6 +195,7 @@ class SparkRun:
                 self._texts,
                 files,
                 folders,
+                cast,
             )
             # What was changed by hand after the last epoch is in no record yet.
             for text in self._store.changes().get(self._last_epoch, ()):
@@ -224,6 +228,10 @@ class SparkRun:
         """Runs until all files are read or `stop` is called."""
         try:
             return self._run()
+        except BaseException:
+            with suppress(KasenError, OSError):
+                self.outputs.close()
+            raise
         finally:
             self._unlock()
 
@@ -263,12 +271,18 @@ class SparkRun:
             need_rereadable(one, frame)
         return frame
 
-    def _opens_files(self, streams: list[Input]) -> OpensFiles | None:
+    def _casts(self, one: Input) -> bool:
+        """Whether a stream's Parquet files have other types than declared."""
+        return one.connector.format == "parquet" and not frames.has_declared_types(
+            self.spark, one, self._base
+        )
+
+    def _opens_files(self, streams: list[Input], cast: frozenset[str]) -> OpensFiles | None:
         """How files of the only stream are opened once more, if it is one of Parquet files."""
         one = streams[0] if len(streams) == 1 else None
         if one is None or one.is_relation or one.connector.format != "parquet":
             return None
-        if one.name.lower() in self._given:
+        if one.name.lower() in self._given or one.name in cast:
             return None
         return lambda spark, paths: frames.open_files(spark, one, paths)
 

@@ -115,11 +115,13 @@ class InDriver:
         files: FileNames,
         folders: frozenset[str],
         opens: OpensFiles | None = None,
+        cast: frozenset[str] = frozenset(),
     ) -> None:
         """`native` is what Spark does of the app; its plan is the rest, which the pipeline runs.
 
         `record` is the commit record of the last epoch of an earlier run, to which `replay` has brought the
         pipeline. With `opens`, large epochs of the only stream are scanned anew (whole_files.py).
+        The cells of streams in `cast` are of other types in their Parquet files than declared.
         """
         record = record or {}
         self._opens = opens
@@ -131,7 +133,7 @@ class InDriver:
         self._arrivals = Arrivals(pipeline.dictionary, record.get("counts", {}), texts, files, folders)
         self._scans = {one.name: native.scan(one) for one in self._streams}
         types = {one.name: native.types(one) for one in self._streams}
-        self._slots = scan.slots_of(self._streams, self._scans, types)
+        self._slots = scan.slots_of(self._streams, self._scans, types, cast)
         self._sources = sources_of(self._streams, self._slots)
         self._shippers = _shippers(native, pipeline)
         # Static tables are part of the first epoch's segment: a replay must begin with them.

@@ -51,8 +51,16 @@ class Slots:
         return [*stream, FILE, *notes, *signs, *([FAILS] if self.counting else [])]
 
 
-def slots_of(inputs: list[Input], scans: dict[str, NativeScan], types: dict[str, tuple[Type, ...]]) -> Slots:
-    """Slots for what crosses of each input; `types` are those of its scan's columns."""
+def slots_of(
+    inputs: list[Input],
+    scans: dict[str, NativeScan],
+    types: dict[str, tuple[Type, ...]],
+    cast: frozenset[str] = frozenset(),
+) -> Slots:
+    """Slots for what crosses of each input; `types` are those of its scan's columns.
+
+    The cells of inputs in `cast` are of other types than declared in their Parquet files.
+    """
     places: list[tuple[str | None, ...]] = []
     slots: dict[str, Type] = {}
     for one in inputs:
@@ -68,7 +76,7 @@ def slots_of(inputs: list[Input], scans: dict[str, NativeScan], types: dict[str,
             slots[slot] = type_
             mine.append(slot)
         places.append(tuple(mine))
-    noted = not all(map(_is_typed, inputs))
+    noted = not all(_is_typed(one) and one.name not in cast for one in inputs)
     signed = any(one.is_relation for one in inputs)
     counting = any(scans[one.name].failures is not None for one in inputs)
     return Slots(tuple(one.name for one in inputs), tuple(places), slots, noted, signed, counting)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pyarrow as pa
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
@@ -36,12 +37,15 @@ class SparkSink:
     def write(self, table: pa.Table) -> None:
         options = {name: value for name, value in self._connector.options if name != "path"}
         path = self._connector.option("path")
+        if EPOCH in (column.lower() for column in table.column_names):
+            fault = f"{self._name}: format {self._connector.format!r} has a column {EPOCH!r} of its own"
+            raise DataError(f"{fault}; give the query's another name")
         frame = self._spark.createDataFrame(table).withColumn(EPOCH, F.lit(self._written).cast("bigint"))
         writing = frame.write.format(self._connector.format).mode("append").options(**options)
         try:
             writing.save(located(self._base, path) if path else None)
-        except PySparkException as fault:
-            said = str(fault).split("\n")[0]
+        except (PySparkException, Py4JJavaError) as fault:
+            said = str(fault.java_exception if isinstance(fault, Py4JJavaError) else fault).split("\n")[0]
             raise DataError(f"{self._name}: Spark cannot write {self._connector.format!r}: {said}") from None
         self._written += 1
 

@@ -76,7 +76,8 @@ def adopt(one: Input, frame: DataFrame) -> DataFrame:
     names = {field.name: there[field.name.lower()] for field in one.schema}
     kinds = dict(frame.dtypes)
     cells = {
-        field.name: _cell(quoted(names[field.name]), kinds[names[field.name]], field) for field in one.schema
+        field.name: cell_of(quoted(names[field.name]), kinds[names[field.name]], field)
+        for field in one.schema
     }
     reason = F.lit(None).cast("string")
     if one.timestamp is not None:
@@ -101,7 +102,7 @@ def adopt(one: Input, frame: DataFrame) -> DataFrame:
         raise DataError(f"{one.name}: {_said(fault)}") from None
 
 
-def _cell(name: str, kind: str, field: Field) -> str:
+def cell_of(name: str, kind: str, field: Field) -> str:
     if kind == "string":
         return parse_cell(name, field.type)
     return f"try_cast({name} AS {spark_name(field.type)})"

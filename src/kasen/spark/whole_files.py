@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 
-from kasen.spark.file_names import PATTERNS
+from kasen.spark.input_files import PATTERNS
 
 #: Smaller epochs take longer to be planned once more than to cross.
 _LEAST_BYTES = 4 << 20
