@@ -31,13 +31,13 @@ def connector(format_: str, **options: str) -> Connector:
         ),
         (
             connector("csv", path="s.csv", delimiter=";"),
-            "s: format 'csv' has no option 'delimiter'; its options are: path, diff",
+            "s: format 'csv' has no option 'delimiter'; its options are: path, diff, multiline",
         ),
         (
             connector("csv", path="hdfs://host:1/s"),
             "s: hdfs://host:1/s is not on this machine; only --engine spark reads addresses",
         ),
-        (connector("csv"), "s: format 'csv' needs the option 'path'; its options are: path, diff"),
+        (connector("csv"), "s: format 'csv' needs the option 'path'; its options are: path, diff, multiline"),
         (connector("memory", path="x"), "s: format 'memory' has no option 'path'; its options are: diff"),
         (
             connector("csv", path="s.csv", diff="op"),

@@ -76,6 +76,14 @@ def test_csv_files_of_a_folder_have_the_same_columns(other: str, tmp_path: Path)
             on_spark(text, tmp_path)
 
 
+def test_cells_may_have_line_breaks_if_that_is_said(tmp_path: Path) -> None:
+    (tmp_path / "s.csv").write_text('ts,a,b\n1,1,"two\nlines"\n2,2,"a"b\n3,3,"x ""y"" z"\n4,4,\n')
+    stream = STREAM.format("csv", "s.csv").replace("'s.csv')", "'s.csv', multiline 'true')")
+    assert '"two\nlines"' in agree(stream + ALL, tmp_path)["q"]
+    with pytest.raises(DataError, match="option 'multiline' is 'true' or 'false', not 'yes'"):
+        on_spark(stream.replace("'true'", "'yes'") + ALL, tmp_path)
+
+
 def test_json_has_names_in_any_case_and_bad_bytes_are_bad_rows(tmp_path: Path) -> None:
     rows = [b'{"TS": 1, "A": 5, "b": "x"}', b'{"TS": 2, "A": 6, "b": "caf\xe9"}', b"{'TS': 3}"]
     rows += [b'{"TS": 4, "b": "\\r"}', b'{"TS": 5, "A": "no", "b": "y"}', b'{"TS": 6, "A": null}']

@@ -24,6 +24,8 @@ from kasen.connect.sink import Sink
 from kasen.errors import DataError
 from kasen.types import Connector, Schema
 
+#: For Spark: whether cells may have line breaks. The local engine reads such files in any case.
+MULTILINE = "multiline"
 #: Enough rows that a call costs nothing beside its work, few enough that they stay in the processor's cache.
 CHUNK_ROWS = 1 << 15
 
@@ -43,7 +45,7 @@ OpenSource = Callable[[Path, Layout, int], Source]
 OpenSink = Callable[[Path, pa.Schema, int | None], Sink]
 
 SOURCES: Mapping[str, Format[OpenSource]] = {
-    "csv": Format(csv_source, ("path",), ("diff",)),
+    "csv": Format(csv_source, ("path",), ("diff", MULTILINE)),
     "json": Format(json_source, ("path",), ("diff",)),
     "parquet": Format(parquet_source, ("path",), ("diff",)),
     "memory": Format(lambda _path, layout, _rows: MemorySource(layout), (), ("diff",)),

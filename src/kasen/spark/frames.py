@@ -21,7 +21,7 @@ from pyspark.sql import types as T
 
 from kasen.connect.arrow_columns import cells_of
 from kasen.connect.layout import Layout, find_columns
-from kasen.connect.registry import layout_of
+from kasen.connect.registry import MULTILINE, layout_of
 from kasen.connect.row_text import row_text
 from kasen.connect.values import BAD_DIFF
 from kasen.errors import DataError
@@ -86,9 +86,10 @@ def open_frame(
     """An input's rows as a streaming DataFrame; a static table's, and of `only` one file, as a batch."""
     if is_foreign(one):
         return open_foreign(spark, one, base)
+    options = (*_OPTIONS, MULTILINE) if one.connector.format == "csv" else _OPTIONS
     for option, _ in one.connector.options:
-        if option not in _OPTIONS:
-            there = f"its options are: {', '.join(_OPTIONS)} (in any case)"
+        if option not in options:
+            there = f"its options are: {', '.join(options)} (in any case)"
             raise DataError(f"{one.name}: format {one.connector.format!r} has no option {option!r}; {there}")
     follows(one)  # says what is wrong with that option
     reader = _READERS[one.connector.format]
@@ -187,6 +188,8 @@ def _csv(spark: SparkSession, one: Input, files: InputFiles, how: Reading) -> Da
         escape='"',
         nullValue=_NULL,
         columnNameOfCorruptRecord=_CORRUPT,
+        multiLine=_multiline(one),
+        unescapedQuoteHandling="BACK_TO_DELIMITER",
     )
     texts = [names[index] for index in found.columns]
     cells = [F.expr(parse_cell(text, field.type)) for text, field in zip(texts, one.schema, strict=True)]
@@ -208,6 +211,13 @@ def _csv(spark: SparkSession, one: Input, files: InputFiles, how: Reading) -> Da
         F.coalesce(F.col(_CORRUPT), row).alias(RAW),
         _place(),
     )
+
+
+def _multiline(one: Input) -> str:
+    told = one.connector.option(MULTILINE, "false").lower()
+    if told not in ("true", "false"):
+        raise DataError(f"{one.name}: option {MULTILINE!r} is 'true' or 'false', not {told!r}")
+    return told
 
 
 def _layout(one: Input) -> Layout:
