@@ -19,7 +19,8 @@ from tests.test_ctl import KASEN
 pytestmark = pytest.mark.spark
 
 APP = """
-REGISTER STREAM s (a BIGINT, ts BIGINT) TIMESTAMP BY ts FROM 'csv' OPTIONS (path 'in', follow 'true');
+REGISTER STREAM s (a BIGINT, ts BIGINT) TIMESTAMP BY ts FROM 'csv' OPTIONS
+    (path 'in', follow 'true', maxFilesPerTrigger '1');
 REGISTER QUERY counts AS SELECT a, COUNT(*) AS n FROM s [ROWS 10] GROUP BY a;
 """
 
@@ -34,7 +35,7 @@ def descriptions(ui: str, kind: str) -> set[str]:
     return {one.get("description", "") for one in asked(f"{ui}/api/v1/applications/{run['id']}/{kind}")}
 
 
-def test_jobs_and_stages_are_named_by_epoch_query_and_exchange(tmp_path: Path) -> None:
+def test_jobs_and_stages_are_named_and_a_run_that_is_stopped_says_nothing_of_it(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "app.cql").write_text(APP)
     write(tmp_path, 0)
@@ -68,8 +69,16 @@ def test_jobs_and_stages_are_named_by_epoch_query_and_exchange(tmp_path: Path) -
             time.sleep(0.2)
         assert told is not None
         assert wanted <= descriptions(told[1], "stages")
+        for number in range(1, 30):
+            write(tmp_path, number)
+        while not any("epoch 3," in job for job in descriptions(told[1], "jobs")):
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
     finally:
-        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGINT)
         process.wait(60)
     assert process.returncode == 0
-    assert "log level" not in said
+    said = (tmp_path / "log").read_text()
+    assert "epoch 29" not in said
+    for noise in ("log level", "Exception", "Traceback", "ERROR"):
+        assert noise not in said, said
