@@ -109,6 +109,18 @@ def test_a_checkpoint_of_another_app_is_refused(tmp_path: Path) -> None:
         run(app, tmp_path / "out", 20, tmp_path / "checkpoint")
 
 
+def test_one_run_at_a_time_and_answers_stay_where_they_are(tmp_path: Path) -> None:
+    app = make_app(tmp_path, 300)
+    options = Options(tmp_path, tmp_path / "out", 50, tmp_path / "ck")
+    first = LocalRun(plan_app(load(app)), options)
+    with pytest.raises(DataError, match=rf"a run \(process {os.getpid()}\) is at work on"):
+        run(app, tmp_path / "out", 50, tmp_path / "ck")
+    first.run()
+    with pytest.raises(DataError, match=r"were written to .*out, and now --out is .*other; run it as before"):
+        run(app, tmp_path / "other", 50, tmp_path / "ck")
+    assert LocalRun(plan_app(load(app)), options).run().had_ended
+
+
 def test_rows_without_a_time_column_are_stamped_as_they_are_read(tmp_path: Path) -> None:
     (tmp_path / "s.csv").write_text("a\n1\n2\n3\n")
     app = tmp_path / "app.cql"

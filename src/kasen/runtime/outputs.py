@@ -149,6 +149,7 @@ class Outputs:
         self.progress.results |= notes.get("results", {})
         self._base = base
         self._out = out
+        self._check_folder(notes)
         self._targets: dict[Path, str] = {}
         #: Where the sinks of queries that went have got to, and the columns they hold.
         self._gone: dict[str, int] = notes.get("gone", {})
@@ -171,6 +172,17 @@ class Outputs:
         }
 
     # ------------------------------------------------------------ sinks
+
+    @property
+    def _folder(self) -> str | None:
+        return None if self._out is None else str(self._out.resolve())
+
+    def _check_folder(self, notes: dict[str, Any]) -> None:
+        """An earlier run's answers are where it wrote them, and nowhere else can they be gone on with."""
+        if notes.get("out", self._folder) != self._folder:
+            before = notes["out"] or "no files (there was no --out)"
+            fault = f"the answers so far were written to {before}, and now --out is {self._folder}"
+            raise DataError(f"{fault}; run it as before, or remove the checkpoint to start anew")
 
     def check(self, change: Change) -> None:
         """Refuses a change whose answers could not be written."""
@@ -328,6 +340,7 @@ class Outputs:
             "deletions": self._deletions,
             "rows": self.progress.rows,
             "refused": self.progress.dead,
+            "out": self._folder,
             "answers": self.answers,
             "results": self.progress.results,
         }
