@@ -416,8 +416,8 @@ class SparkRun:
         if self._store is not None:
             notes = self.outputs.committed()
             record = self._placement.save(epoch)
-            if self._checkpoint is not None and not is_address(self._checkpoint):
+            if self._lock is not None:
                 # What Spark has noted of the epoch must outlast a power cut if the commit does.
-                self._synced = sync_new(Path(below(self._checkpoint, "spark")), self._synced)
+                self._synced = sync_new(Path(self._offsets()), self._synced)
             self.outputs.progress.state_bytes = bytes_held(record)
             self._store.commit({**record, "epoch": epoch, "notes": notes})
