@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
@@ -166,6 +167,26 @@ def test_a_background_run_can_be_iterated(tmp_path: Path) -> None:
     p.drain()
     assert len(tables) > 1
     assert sum(len(table) for table in tables) == 1997
+
+
+def test_an_error_that_ends_a_background_run_is_told_once(tmp_path: Path) -> None:
+    def fail(epoch: int, changes: pa.Table) -> None:
+        raise ZeroDivisionError("a fault of the user's")
+
+    iterated = files(tmp_path)
+    iterated.query("q").foreach_batch(fail)
+    iterated.start()
+    with pytest.raises(ZeroDivisionError, match=r"^a fault of the user's$"):
+        list(iterated.query("q"))
+    iterated.stop()
+    stopped = files(tmp_path)
+    stopped.query("q").foreach_batch(fail)
+    stopped.start()
+    while stopped.running:
+        time.sleep(0.01)
+    with pytest.raises(ZeroDivisionError):
+        stopped.stop()
+    stopped.stop()
 
 
 def test_foreach_batch_gets_the_epoch_and_the_changes(tmp_path: Path) -> None:

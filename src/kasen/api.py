@@ -120,8 +120,8 @@ class Query:
     def __iter__(self) -> Iterator[pa.Table]:
         """The changes epoch by epoch.
 
-        While the pipeline runs in the background (after `start`) this waits for more until it ends; otherwise
-        it hands out what is there.
+        While the pipeline runs in the background (after `start`) this waits for more until it ends, and
+        raises what ended it if that was an error; otherwise it hands out what is there.
         """
         while True:
             with self._arrived:
@@ -129,6 +129,7 @@ class Query:
                 while not self._batches and self._owner.running:
                     self._arrived.wait(0.1)
                 if not self._batches:
+                    self._owner._tell_error()
                     return
                 batch = self._batches.popleft()
                 self._waiting -= len(batch)
@@ -244,6 +245,7 @@ class Pipeline:
         self._job: LocalRun | SparkRun | None = None
         self._thread: threading.Thread | None = None
         self._error: Exception | None = None
+        self._is_told = False
         self._drained = False
         self._queries: dict[str, Query] = {}
         self._inlets: dict[str, Inlet] = {}
@@ -535,6 +537,7 @@ class Pipeline:
         else:
             self._run_job()
         if self._error is not None:
+            self._is_told = True
             raise self._error
         if self._running is not None and self._running.stopped:
             raise self._running.stopped[0]
@@ -557,7 +560,10 @@ class Pipeline:
         return self
 
     def stop(self) -> None:
-        """Ends a background run after the epoch that is running, with all sinks flushed."""
+        """Ends a background run after the epoch that is running, with all sinks flushed.
+
+        Raises the error that ended it before, if nobody has been told of it yet.
+        """
         self._stopped = True
         if self._job is not None:
             self._job.stop()
@@ -565,6 +571,13 @@ class Pipeline:
             self._thread.join()
         if self._pushing is not None and not self._drained:
             self._pushing.stop()
+        self._tell_error()
+
+    def _tell_error(self) -> None:
+        """Raises what ended a background run, once."""
+        if self._error is not None and not self._is_told and self._thread is not None:
+            self._is_told = True
+            raise self._error
 
     def _make_job(self, follow: bool | None = False) -> LocalRun | SparkRun:
         if self._job is None:
