@@ -77,7 +77,7 @@ def test_csv_files_of_a_folder_have_the_same_columns(other: str, tmp_path: Path)
 
 
 def test_cells_may_have_line_breaks_if_that_is_said(tmp_path: Path) -> None:
-    (tmp_path / "s.csv").write_text('ts,a,b\n1,1,"two\nlines"\n2,2,"a"b\n3,3,"x ""y"" z"\n4,4,\n')
+    (tmp_path / "s.csv").write_text('ts,a,b\n1,1,"two\nlines"\n2,2,b\n3,3,"x ""y"" z"\n4,4,\n')
     stream = STREAM.format("csv", "s.csv").replace("'s.csv')", "'s.csv', multiline 'true')")
     assert '"two\nlines"' in agree(stream + ALL, tmp_path)["q"]
     with pytest.raises(DataError, match="option 'multiline' is 'true' or 'false', not 'yes'"):

@@ -189,7 +189,6 @@ def _csv(spark: SparkSession, one: Input, files: InputFiles, how: Reading) -> Da
         nullValue=_NULL,
         columnNameOfCorruptRecord=_CORRUPT,
         multiLine=_multiline(one),
-        unescapedQuoteHandling="BACK_TO_DELIMITER",
     )
     texts = [names[index] for index in found.columns]
     cells = [F.expr(parse_cell(text, field.type)) for text, field in zip(texts, one.schema, strict=True)]
