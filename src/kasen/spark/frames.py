@@ -29,6 +29,7 @@ from kasen.plan.native.lower import is_foreign
 from kasen.plan.native.sql_cast import parse_cell
 from kasen.plan.native.sql_text import quoted, timestamp
 from kasen.plan.physical import Input
+from kasen.spark.faults import said
 from kasen.spark.file_names import code, code_of
 from kasen.spark.input_files import InputFiles, input_files, need_header
 from kasen.spark.names import BAD, BLOCK, DIFF, FILE, FILES_PER_EPOCH, NO_TIME, PLACE, RAW
@@ -283,9 +284,10 @@ def first_names(head: bytes) -> dict[str, str]:
 
 def _parquet(spark: SparkSession, one: Input, files: InputFiles, how: Reading) -> DataFrame:
     """Columns are read with the types of the first file, and cast if these are not the declared ones."""
-    there = file_schema(spark, one, files)
+    first = files.address(files.need(one.name)[0])
+    there = file_schema(spark, one, first)
     names = list(there.names)
-    found = find_columns(_layout(one), names, files.address(files.need(one.name)[0]))
+    found = find_columns(_layout(one), names, first)
     own = [there[names[index]] for index in found.columns]
     fields, cells = [], []
     reason = F.lit(None).cast("string")
@@ -321,14 +323,12 @@ def _parquet(spark: SparkSession, one: Input, files: InputFiles, how: Reading) -
     )
 
 
-def file_schema(spark: SparkSession, one: Input, files: InputFiles) -> T.StructType:
-    """The columns of the first Parquet file, as Spark reads them."""
-    address = files.address(files.need(one.name)[0])
+def file_schema(spark: SparkSession, one: Input, address: str) -> T.StructType:
+    """The columns of a Parquet file, as Spark reads them."""
     try:
         return spark.read.parquet(address).schema
     except PySparkException as fault:
-        said = str(fault).split("\n")[0]
-        raise DataError(f"{one.name}: Spark cannot read {address}: {said}") from None
+        raise DataError(f"{one.name}: Spark cannot read {address}: {said(fault)}") from None
 
 
 def is_read_as(read: T.DataType, declared: Type) -> bool:
@@ -339,7 +339,9 @@ def is_read_as(read: T.DataType, declared: Type) -> bool:
 
 def has_declared_types(spark: SparkSession, one: Input, base: Path) -> bool:
     """Whether a stream's Parquet files can be read without a cast."""
-    there = {field.name: field.dataType for field in file_schema(spark, one, files_of(one, base))}
+    files = files_of(one, base)
+    found = file_schema(spark, one, files.address(files.need(one.name)[0]))
+    there = {field.name: field.dataType for field in found}
     return all(field.name in there and is_read_as(there[field.name], field.type) for field in one.schema)
 
 

@@ -13,6 +13,7 @@ from kasen.connect import files as local_files
 from kasen.connect.csv_source import header_of, read_header
 from kasen.connect.files import is_address
 from kasen.errors import DataError
+from kasen.spark.faults import said
 
 #: No header of a csv file is longer, nor the first row of a JSON file.
 _HEAD_BYTES = 1 << 20
@@ -100,9 +101,6 @@ class LocalFiles:
         # A file stream reads folders: one file is a folder seen through its name.
         self.pattern = f"*.{format_}" if is_folder else path.name
 
-    def __str__(self) -> str:
-        return str(self._path)
-
     def names(self) -> list[str]:
         return [file.name for file in local_files.data_files(self._path, self._format)]
 
@@ -140,9 +138,6 @@ class RemoteFiles:
         self.pattern = name or f"*.{format_}"
         self._only = name
 
-    def __str__(self) -> str:
-        return self._address
-
     def _ask(self, question: Any, address: str | None = None) -> Any:
         """What its file system says of a path."""
         jvm: Any = SparkContext._jvm
@@ -151,8 +146,7 @@ class RemoteFiles:
         try:
             return question(path.getFileSystem(context._jsc.hadoopConfiguration()), path)
         except Py4JJavaError as error:
-            fault = str(error.java_exception.toString()).splitlines()[0]
-            raise DataError(f"Spark cannot read {address or self._address}: {fault}") from None
+            raise DataError(f"Spark cannot read {address or self._address}: {said(error)}") from None
 
     def names(self) -> list[str]:
         hidden = (".", "_")

@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 
 from kasen.connect.files import located
 from kasen.errors import DataError
+from kasen.spark.faults import said
 from kasen.types import Connector
 
 EPOCH = "epoch"
@@ -45,8 +46,8 @@ class SparkSink:
         try:
             writing.save(located(self._base, path) if path else None)
         except (PySparkException, Py4JJavaError) as fault:
-            said = str(fault.java_exception if isinstance(fault, Py4JJavaError) else fault).split("\n")[0]
-            raise DataError(f"{self._name}: Spark cannot write {self._connector.format!r}: {said}") from None
+            words = said(fault)
+            raise DataError(f"{self._name}: Spark cannot write {self._connector.format!r}: {words}") from None
         self._written += 1
 
     def flush(self, sync: bool = False) -> None:

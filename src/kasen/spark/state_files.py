@@ -20,6 +20,7 @@ from py4j.protocol import Py4JJavaError
 from kasen.connect.files import is_address, located
 from kasen.errors import DataError
 from kasen.runtime.checkpoint import sync_folder
+from kasen.spark.faults import said
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -147,8 +148,7 @@ class DriverFiles(Files):
         except Py4JJavaError as error:
             if self.exists(name):
                 return False
-            fault = str(error.java_exception.toString()).splitlines()[0]
-            raise DataError(f"cannot create {address}: {fault}") from None
+            raise DataError(f"cannot create {address}: {said(error)}") from None
         if not self.exists(name):
             remedy = f"{SAME_PLACE} must be another address of the same folder"
             raise DataError(f"Spark has created {address}, but Python finds no {self.root}/{name}: {remedy}")
