@@ -23,10 +23,10 @@ from kasen.cql.bound import (
 )
 from kasen.cql.expr import Value
 from kasen.errors import ResourceError
-from kasen.plan.keep import Leaf, kept_windows, plain
 from kasen.types import Instant
 from tests.oracle.bridges import connect
 from tests.oracle.inputs import UNMATCHED, DeadLetter, Inputs, Tuple, diff_column, read_inputs
+from tests.oracle.kept import WindowIdentity, identity
 from tests.oracle.relations import (
     DerivedStream,
     Evaluated,
@@ -40,7 +40,7 @@ from tests.oracle.relations import (
     StreamFrom,
     WindowOver,
 )
-from tests.oracle.sql import statement
+from tests.oracle.sql import Statement, statement
 from tests.oracle.values import Row, bag_difference, order_key
 from tests.oracle.windows import Arrival
 
@@ -98,14 +98,14 @@ class Run:
         self._parts: dict[str, list[DerivedStream | WindowOver]] = {}
         self._reported: dict[str, list[Row]] = {}
         #: The windows over named streams of each query, by what they are: those that a REPLACE may keep.
-        self._leaves: dict[str, dict[Leaf, WindowOver]] = {}
+        self._leaves: dict[str, dict[WindowIdentity, WindowOver]] = {}
         self._catalog = LiveCatalog.of(app)
         self._changes = [change for change in app.changes if change.at is not None]
         #: While a query is built: which it is, since when it sees its inputs, and what it takes over.
         self._building = ""
         self._since: Instant | None = None
         self._backfill = self._silent = False
-        self._kept: dict[Leaf, WindowOver] = {}
+        self._kept: dict[WindowIdentity, WindowOver] = {}
         for one in app.inputs:
             self._inputs[one.name.lower()] = self._input(one, inputs.tuples[one.name.lower()])
         for query in app.all_queries:
@@ -153,7 +153,7 @@ class Run:
         self._own(stream)
         if name is not None:
             self._queries[name] = stream
-        relation.leaves = [self._leaf(source) for source in bound.leaves]
+        relation.leaves = self._leaves_of(bound)
         return stream
 
     def _evaluated(self, body: Query, name: str | None = None) -> Evaluated:
@@ -161,14 +161,17 @@ class Run:
         relation = Evaluated(_duck(), bound)
         if name is not None:
             self._queries[name] = relation
-        relation.leaves = [self._leaf(source) for source in bound.leaves]
+        relation.leaves = self._leaves_of(bound)
         return relation
 
-    def _leaf(self, source: Source) -> Relation:
+    def _leaves_of(self, bound: Statement) -> list[Relation]:
+        pairs = zip(bound.leaves, bound.filters, strict=True)
+        return [self._leaf(source, identity(source, filter_)) for source, filter_ in pairs]
+
+    def _leaf(self, source: Source, leaf: WindowIdentity | None) -> Relation:
         if source.window is None:
             relation = self._relation(source.input)
             return relation if self._since is None or self._silent else RelationFrom(relation, self._since)
-        leaf = (source.input.lower(), source.window) if isinstance(source.input, str) else None
         kept = self._kept.get(leaf) if leaf is not None else None
         window = kept or WindowOver(source.window, self._seen(source.input))
         self._own(window)
@@ -261,18 +264,16 @@ class Run:
             if isinstance(action, Drop):
                 self._forget(action.name.lower())
         comes = [action for action in change.actions if isinstance(action, Register)]
-        after = self._catalog.after(change)
-        kept: dict[str, dict[Leaf, WindowOver]] = {}
+        kept: dict[str, dict[WindowIdentity, WindowOver]] = {}
+        histories: dict[str, list[Arrival]] = {}
         for action in comes:
             name = action.query.name.lower()
             old = self._catalog.query(name)
             if old is not None:
-                in_loop = name in self._catalog.looped, after.in_loop(name)
-                keeps = kept_windows(old, action.query, after, in_loop)
-                kept[name] = {
-                    leaf: one for leaf, one in self._leaves.get(name, {}).items() if plain(leaf) in keeps
-                }
-        histories = {name: self._forget(name, told=True) for name in kept}
+                kept[name] = self._leaves.get(name, {})
+                # Under other columns the answer is another one, which begins with all that it holds.
+                goes_over = old.schema.types == action.query.schema.types
+                histories[name] = self._forget(name, told=goes_over)
         self._catalog.apply(change)
         for action in comes:
             name = action.query.name.lower()

@@ -17,16 +17,18 @@ from kasen.cql.expr import Aggregate, Column, Expr, WindowBound
 from kasen.types import Kind, Schema
 from tests.oracle.bridges import know_user
 from tests.oracle.expressions import duck_type, expression
+from tests.oracle.kept import filter_of
 from tests.oracle.values import Row
 from tests.oracle.windows import Bounds
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """The SQL of a query, the FROM items that feed it, and those whose window bounds it shows."""
+    """The SQL of a query, the FROM items that feed it, their filters, and whose window bounds it shows."""
 
     sql: str
     leaves: tuple[Source, ...]
+    filters: tuple[frozenset[Expr], ...]
     bounded: frozenset[tuple[int, bool]]
 
     def parameters(self, rows: Sequence[Sequence[Row]], bounds: Sequence[Bounds | None]) -> dict[str, object]:
@@ -50,7 +52,7 @@ def statement(query: Query) -> Statement:
     body = writer.query(query, None)
     tables = [_table(number, leaf.schema) for number, leaf in enumerate(writer.leaves)]
     with_ = f"WITH {', '.join(tables)} " if tables else ""
-    return Statement(with_ + body, tuple(writer.leaves), frozenset(writer.bounded))
+    return Statement(with_ + body, tuple(writer.leaves), tuple(writer.filters), frozenset(writer.bounded))
 
 
 def _table(number: int, schema: Schema) -> str:
@@ -78,6 +80,7 @@ def as_relation(query: Query) -> Select | SetOperation:
 @dataclass(slots=True)
 class _Writer:
     leaves: list[Source] = field(default_factory=list)
+    filters: list[frozenset[Expr]] = field(default_factory=list)
     bounded: set[tuple[int, bool]] = field(default_factory=set)
     blocks: int = 0
 
@@ -136,6 +139,7 @@ class _Block:
         if is_leaf(source):
             self.leaf_numbers[number] = len(self.writer.leaves)
             self.writer.leaves.append(source)
+            self.writer.filters.append(filter_of(self.select, number))
             return f"t{self.leaf_numbers[number]} AS {alias}"
         assert not isinstance(source.input, str)
         columns = ", ".join(f"c{index}" for index in range(len(source.schema)))
