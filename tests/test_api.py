@@ -48,6 +48,17 @@ def test_late_and_bad_rows_are_kept_as_dead_letters() -> None:
     assert [(one.line, one.reason.split(":")[0]) for one in p.dead_letters] == [(2, "late"), (3, "bad value")]
 
 
+def test_a_pushed_text_without_an_encoding_is_a_dead_letter() -> None:
+    p = kasen.Pipeline()
+    p.execute(
+        "REGISTER STREAM s (c VARCHAR) TIMESTAMP BY ts FROM 'memory'; REGISTER QUERY q AS SELECT c FROM s"
+    )
+    p.push("s", [{"ts": 1, "c": "é"}, {"ts": 2, "c": "a\ud800b"}, {"ts": 3, "c": "\U0001f600"}])
+    p.advance("s", 10)
+    assert p.query("q").to_arrow()["c"].to_pylist() == ["é", "\U0001f600"]
+    assert [(one.line, one.reason.split(":")[0]) for one in p.dead_letters] == [(2, "bad value")]
+
+
 def test_timestamps_can_be_told_as_text_and_datetime() -> None:
     p = kasen.Pipeline(engine="local")
     p.execute("REGISTER STREAM s (t TIMESTAMP, a INTEGER) TIMESTAMP BY t FROM 'memory'")

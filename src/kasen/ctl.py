@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from kasen.cql.text import read_file
 from kasen.errors import DataError
 
 app = typer.Typer(help="Look at a running pipeline and change its queries.", no_args_is_help=True)
@@ -75,7 +76,7 @@ def explain(query: Name, socket: Socket) -> None:
 def _read(file: Path) -> str:
     if not file.is_file():
         raise DataError(f"no file {str(file)!r}")
-    return file.read_text(encoding="utf-8")
+    return read_file(file)
 
 
 def _change(socket: Path, text: str) -> None:

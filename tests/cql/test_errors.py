@@ -42,8 +42,28 @@ def test_the_file_is_named_if_there_is_one(tmp_path: Path) -> None:
 def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "app.cql"
     file.write_bytes("REGISTER QUERY é AS SELECT".encode("latin-1"))
-    with pytest.raises(QueryError, match="is not a text in UTF-8"):
+    with pytest.raises(QueryError, match="is not a text in UTF-8") as caught:
         bind_file(file)
+    assert f"  --> {file}:1:16\n" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text", ["SELECT '{}' AS x FROM s", 'SELECT a AS "{}" FROM s', "SELECT a FROM s -- {}"]
+)
+@pytest.mark.parametrize("character", ["\ud800", "\0"])
+def test_what_no_text_can_hold_is_refused_with_its_place(text: str, character: str) -> None:
+    query = f"{INPUT}REGISTER QUERY q AS {text.format(character)}"
+    with pytest.raises(QueryError, match=f"U\\+{ord(character):04X} is not a character") as caught:
+        bind_text(query)
+    place = caught.value.place
+    assert place is not None
+    assert (place.line, place.column) == (2, 21 + text.index("{"))
+    str(caught.value).encode()
+
+
+def test_a_time_of_thousands_of_digits_is_refused() -> None:
+    with pytest.raises(QueryError, match=r"9{20}\.\.\.9{10} is not a time of this app"):
+        bind_text(f"{INPUT}AT {'9' * 5000} DROP QUERY q")
 
 
 def test_a_byte_order_mark_is_no_fault(tmp_path: Path) -> None:

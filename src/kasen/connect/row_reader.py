@@ -25,7 +25,9 @@ class RowReader:
     def __init__(self, layout: Layout, dictionary: Dictionary) -> None:
         self._columns = [(field.name, field.type.kind) for field in layout.schema]
         self._timestamp = layout.timestamp
+        self._dictionary = dictionary
         self._code = dictionary.code
+        self._has_texts = any(kind is Kind.VARCHAR for _, kind in self._columns)
         # Rows that tell whether they enter or leave have one more thing that may be wrong.
         self._able = layout.diff is None
 
@@ -33,6 +35,15 @@ class RowReader:
         """The rows as Batch.data has them; None if any of them must be looked at more closely."""
         if not self._able or not rows:
             return None
+        if not self._has_texts:
+            return self._read(rows)
+        with self._dictionary.entering:
+            numbers = self._read(rows)
+            if numbers is not None:
+                self._dictionary.keep(numbers)
+            return numbers
+
+    def _read(self, rows: Sequence[object]) -> I64 | None:
         read = []
         for row in rows:
             if type(row) is not dict or len(row) != len(self._columns):
@@ -56,7 +67,7 @@ class RowReader:
                 if kind is Kind.INTEGER and not -(2**31) <= value < 2**31:
                     return None
                 numbers.append(value)
-            elif type(value) is str and kind is Kind.VARCHAR:
+            elif type(value) is str and kind is Kind.VARCHAR and (value.isascii() or _has_encoding(value)):
                 numbers.append(self._code(value))
             elif type(value) is float and kind is Kind.DOUBLE:
                 numbers.append(double_bits(value))
@@ -69,3 +80,12 @@ class RowReader:
                 return None
         numbers.append(nulls)
         return numbers
+
+
+def _has_encoding(text: str) -> bool:
+    """Whether the text is without halves of surrogate pairs, which no sink could write."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True

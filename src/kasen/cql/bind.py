@@ -19,7 +19,7 @@ from kasen.cql.schemas import Schemas, registered_query
 from kasen.cql.scope import suggest
 from kasen.cql.settings import check_setting
 from kasen.cql.statements import parse
-from kasen.cql.text import Text
+from kasen.cql.text import Text, read_file
 from kasen.cql.user_aggregates import by_name
 from kasen.cql.warnings import unbounded_state, unknown_hints
 from kasen.errors import QueryError
@@ -46,11 +46,7 @@ def bind_text(
 
 def bind_file(path: Path, sniff: Sniff | None = None, aggregates: Iterable[UserAggregate] = ()) -> App:
     """Parse and bind an app file; its relative paths are relative to it."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise QueryError(f"{path} is not a text in UTF-8", remedy="save it in that encoding") from None
-    return bind_text(text, path.parent, str(path), sniff, aggregates)
+    return bind_text(read_file(path), path.parent, str(path), sniff, aggregates)
 
 
 @dataclass(slots=True)

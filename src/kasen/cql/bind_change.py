@@ -7,6 +7,7 @@ Nothing here costs more the more queries there are, but for a check of loops whe
 
 from __future__ import annotations
 
+import re
 from collections import ChainMap
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -29,6 +30,8 @@ from kasen.cql.warnings import unbounded_state
 from kasen.errors import QueryError
 from kasen.types import TIMESTAMP, Type
 
+# More digits than a time has; Python refuses to read thousands of them.
+_WHOLE = re.compile("-?[0-9]{1,25}")
 _ONLY_QUERIES = "only queries come and go while data flows: register streams and settings before the start"
 
 
@@ -456,10 +459,10 @@ def _time(node: nodes.Statement, time: Type, text: Text) -> int | None:
         remedy = "write it as '2026-01-31 23:59:59', with up to six digits after the seconds"
     else:
         digits = str(at.this)
-        found = int(digits) if not at.is_string and digits.lstrip("-").isdigit() else None
+        found = int(digits) if not at.is_string and _WHOLE.fullmatch(digits) else None
         remedy = "time is BIGINT here: write a whole number"
     if not isinstance(found, int) or abs(found) >= 2**62:
-        raise text.error(f"{at.this} is not a time of this app", at, remedy)
+        raise text.error(f"{literals.shortened(str(at.this))} is not a time of this app", at, remedy)
     return found
 
 

@@ -51,22 +51,23 @@ def number(node: exp.Literal, text: Text, negative: bool = False) -> Literal:
         found = _integer(digits)
         if found is None:
             limit = "-9223372036854775808" if negative else "9223372036854775807"
-            fault = f"the number {_shortened(digits)} is too large"
+            fault = f"the number {shortened(digits)} is too large"
             raise text.error(fault, node, f"BIGINT ends at {limit}; as a DOUBLE, write it with e0 behind")
         return found
     if "e" in digits.lower():
         if math.isinf(float(digits)):
-            fault = f"the number {_shortened(digits)} is too large"
+            fault = f"the number {shortened(digits)} is too large"
             raise text.error(fault, node, "DOUBLE ends at 1.7976931348623157e308")
         return Literal(DOUBLE, float(digits))
     value = _decimal(digits)
     if value is None:
-        fault = f"the number {_shortened(digits)} has more than {MAX_DECIMAL_DIGITS} digits"
+        fault = f"the number {shortened(digits)} has more than {MAX_DECIMAL_DIGITS} digits"
         raise text.error(fault, node, "as a DOUBLE, write it with e0 behind")
     return value
 
 
-def _shortened(digits: str) -> str:
+def shortened(digits: str) -> str:
+    """The digits for an error's text."""
     return digits if len(digits) <= 40 else f"{digits[:20]}...{digits[-10:]}"
 
 
@@ -110,7 +111,7 @@ def convert_text(arg: Expr, wanted: Type, node: exp.Expr, text: Text) -> Literal
             Kind.TIMESTAMP: "write it as '2026-01-31 23:59:59', with up to six digits after the seconds",
             Kind.BOOLEAN: "write TRUE or FALSE",
         }.get(wanted.kind, "write the number without quotes")
-        raise text.error(f"{_shortened(value)!r} is not a {_family(wanted)}", node, remedy)
+        raise text.error(f"{shortened(value)!r} is not a {_family(wanted)}", node, remedy)
     return found
 
 
@@ -163,11 +164,11 @@ def duration(node: nodes.Duration, time: Type, text: Text, *, least: int = 0, re
     amount = str(node.this.this)
     unit = node.args.get("unit")
     if time == TIMESTAMP and unit is None:
-        fault = f"the length of time {_shortened(amount)} has no unit"
-        raise text.error(fault, node, f"time is TIMESTAMP here: write {_shortened(amount)} SECONDS")
+        fault = f"the length of time {shortened(amount)} has no unit"
+        raise text.error(fault, node, f"time is TIMESTAMP here: write {shortened(amount)} SECONDS")
     if time == BIGINT and unit is not None:
-        fault = f"the length of time {_shortened(amount)} {unit} has a unit"
-        raise text.error(fault, node, f"time is BIGINT here: write the bare number {_shortened(amount)}")
+        fault = f"the length of time {shortened(amount)} {unit} has a unit"
+        raise text.error(fault, node, f"time is BIGINT here: write the bare number {shortened(amount)}")
     value = _scaled(amount, nodes.UNITS[unit] if unit else 1)
     if value is None:
         whole = "a whole number of microseconds, below 146,000 years" if unit else "a whole number below 2^62"

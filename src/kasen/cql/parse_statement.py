@@ -76,10 +76,13 @@ def _change(c: Cursor) -> nodes.RegisterQuery | nodes.DropQuery | nodes.Activate
 
 def _time(c: Cursor) -> exp.Expr:
     """A time of the app: a whole number, or a timestamp in quotes."""
+    first = c.current
     minus = c.accept_type(TokenType.DASH)
     if c.type is TokenType.NUMBER:
         token = c.take()
-        return spanned(exp.Literal.number(f"-{token.text}" if minus else token.text), token)
+        # Not Literal.number, which makes a negative number Neg(Literal): whoever reads it loses the sign.
+        digits = f"-{token.text}" if minus else token.text
+        return spanned(exp.Literal(this=digits, is_string=False), first, token)
     c.accept("TIMESTAMP")
     if minus or c.type is not TokenType.STRING:
         raise c.fail("a time after AT", "such as AT 100, or AT '2026-01-31 23:59:59'")

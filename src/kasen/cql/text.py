@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from sqlglot import exp
 
@@ -34,3 +35,21 @@ class Text:
 
     def error_at(self, fault: str, start: int, end: int, remedy: str = "") -> QueryError:
         return QueryError(fault, remedy=remedy, place=self.place(start, end), text=self.text, file=self.file)
+
+
+def read_file(path: Path) -> str:
+    """A file with CQL; QueryError at the first byte that is not UTF-8."""
+    content = path.read_bytes()
+    try:
+        text = content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        before = len(content[: error.start].decode("utf-8"))
+        source = Text(content.decode("utf-8", "replace"), str(path))
+        raise QueryError(
+            f"{path} is not a text in UTF-8: it has the byte {content[error.start]:02X} here",
+            remedy="save it in that encoding",
+            place=source.place(before),
+            text=source.text,
+            file=source.file,
+        ) from None
+    return text.replace("\r\n", "\n").replace("\r", "\n")

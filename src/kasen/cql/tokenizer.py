@@ -29,6 +29,8 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE,
 )
+# What no text can hold: half of a surrogate pair has no encoding, and C takes NUL for a text's end.
+_NO_CHARACTER = re.compile("[\0\ud800-\udfff]")
 _WORD, _NUMBER, _STRING, _QUOTED, _COMMENT = range(1, 6)
 _COMMENT_EDGE = re.compile(r"/\*|\*/")
 
@@ -77,6 +79,9 @@ _REMEDIES = {
 def tokenize(source: Text) -> list[Token]:
     """The tokens of a text; QueryError where it has none."""
     text = source.text
+    if (bad := _NO_CHARACTER.search(text)) is not None:
+        fault = f"U+{ord(bad.group()):04X} is not a character"
+        raise source.error_at(fault, bad.start(), bad.start(), "remove it: no text can hold it")
     tokens: list[Token] = []
     position = 1 if text.startswith("\ufeff") else 0  # the mark that some editors put before a text
     while (match := _TOKEN.match(text, position)) is not None:
