@@ -16,7 +16,7 @@ from typing import Any
 from kasen.connect.registry import open_source
 from kasen.errors import DataError
 from kasen.plan.physical import Input, Plan
-from kasen.runtime.checkpoint import Checkpoints
+from kasen.runtime.checkpoint import Checkpoints, refuse_spark
 from kasen.runtime.control import Control
 from kasen.runtime.lock import RunLock
 from kasen.runtime.manage import Manager
@@ -80,7 +80,7 @@ class LocalRun:
         self.outputs = Outputs(
             plan, self.pipeline, options.base, options.out, notes, on_progress, self._on_answer
         )
-        self._manager = Manager(self.pipeline, self.outputs, plan.app.time, lambda _: self._save())
+        self._manager = Manager(self.pipeline, self.outputs, plan.app.time, self._keep)
 
     def _open_checkpoints(self) -> Checkpoints | None:
         if self._options.checkpoint is None:
@@ -89,6 +89,7 @@ class LocalRun:
             if one.connector.format == "memory" or (one.timestamp is None and not one.is_relation):
                 why = "is in memory" if one.connector.format == "memory" else "is on arrival time"
                 raise DataError(f"{one.name} {why}: it cannot be read again after a crash, nor checkpointed")
+        refuse_spark(self._options.checkpoint)
         return Checkpoints(self._options.checkpoint, self._plan.fingerprint)
 
     def _reader(self, one: Input, notes: dict[str, Any]) -> Reader:
@@ -151,6 +152,7 @@ class LocalRun:
     def _answer(self) -> None:
         for answer in self.pipeline.answers():
             self.outputs.deliver(answer)
+        self.pipeline.forget_texts()
 
     def _load_tables(self) -> None:
         """Static tables hold from the beginning, so they are read before anything else.
@@ -175,6 +177,11 @@ class LocalRun:
             self.pipeline.end(name)
         else:
             self.outputs.take(name, piece.rows, piece.dead, piece.chunk, piece.offset)
+
+    def _keep(self, _: str) -> None:
+        """Queries were changed by hand. No input tells of that, so both restore points must."""
+        self._save()
+        self._save()
 
     def _save(self) -> None:
         if self._checkpoints is None:

@@ -25,7 +25,7 @@ from kasen.errors import DataError, InternalError, KasenError
 from kasen.plan.fragments import plan_shards
 from kasen.plan.native.lower import Native, lower
 from kasen.plan.physical import Input, Plan
-from kasen.runtime.checkpoint import sync_new
+from kasen.runtime.checkpoint import refuse_local, sync_new
 from kasen.runtime.control import Control
 from kasen.runtime.lock import RunLock
 from kasen.runtime.manage import Manager, ShardManager
@@ -124,12 +124,14 @@ class SparkRun:
         self._told = on_answer
         # Held by an epoch, and by who looks at the queries between two of them.
         self._between = Lock()
+        is_here = checkpoint is not None and not is_address(checkpoint)
+        if is_here:
+            refuse_local(Path(str(checkpoint)))
         self._is_guest = SparkSession.getActiveSession() is not None
         self.spark: SparkSession = session(master, conf or {})
         need_utc(self.spark)
         place = place or default_place(self.spark)
         self._panes = reduces_panes(plan, self.spark)
-        is_here = checkpoint is not None and not is_address(checkpoint)
         self._lock = RunLock(Path(str(checkpoint))) if is_here else None
         try:
             self._prepare(place, shards or default_shards(self.spark), out, on_progress)
