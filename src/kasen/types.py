@@ -10,6 +10,8 @@ from typing import NamedTuple, TypeVar, dataclass_transform
 import pyarrow as pa
 
 MAX_DECIMAL_DIGITS = 18
+#: One word of a row says which of its columns are NULL.
+MAX_COLUMNS = 63
 
 Class = TypeVar("Class")
 

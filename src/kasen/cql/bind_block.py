@@ -17,7 +17,7 @@ from kasen.cql.coerce import cast, with_items
 from kasen.cql.expr import Column, Expr, GroupKey, WindowBound, map_children, walk
 from kasen.cql.names import output_names
 from kasen.cql.scope import Item, Scope, UnknownSchema
-from kasen.types import VARCHAR, Field, Kind, Schema
+from kasen.types import MAX_COLUMNS, VARCHAR, Field, Kind, Schema
 
 if TYPE_CHECKING:
     from kasen.cql.bind_query import QueryBinder
@@ -56,6 +56,7 @@ class _Block:
         hint = node.args.get("hint")
         self.hint = hint.expressions[0].name.upper() if hint is not None else ""
         self.distinct = node.args.get("distinct") is not None
+        self._check_width(projections, "the SELECT list")
 
     def is_aggregated(self) -> bool:
         if self.node.args.get("group") is not None or self.node.args.get("having") is not None:
@@ -104,17 +105,24 @@ class _Block:
 
     def _groups(self, aliases: Aliases) -> tuple[Expr, ...]:
         group = self.node.args.get("group")
-        bound: list[Expr] = []
-        for each in group.expressions if group is not None else ():
+        bound: dict[Expr, None] = {}
+        keys = group.expressions if group is not None else []
+        self._check_width(keys, "GROUP BY")
+        for each in keys:
             binder = ExprBinder(self.scope, place="in GROUP BY", aliases=aliases)
             key = binder.bind(self._group_target(each))
             if key.type.kind is Kind.INTERVAL:
                 raise self.text.error("GROUP BY does not take an INTERVAL", each, "add it to a TIMESTAMP")
             if key.type.is_null:
                 key = cast(key, VARCHAR)
-            if key not in bound:
-                bound.append(key)
+            bound[key] = None
         return tuple(bound)
+
+    def _check_width(self, columns: list[exp.Expr], what: str) -> None:
+        """A row has no room for more."""
+        if len(columns) > MAX_COLUMNS:
+            fault = f"{what} has {len(columns)} columns, and {MAX_COLUMNS} is the most"
+            raise self.text.error(fault, columns[MAX_COLUMNS], "split it into several queries")
 
     def _group_target(self, node: exp.Expr) -> exp.Expr:
         """GROUP BY 2 is the second column of the SELECT list."""
@@ -171,13 +179,16 @@ class _Block:
 
 def _has_aggregate(node: exp.Expr, names: frozenset[str]) -> bool:
     """Whether an aggregate is called here, not counting sub-queries' own."""
-    if isinstance(node, exp.Query | nodes.Streamify):
-        return False
-    if isinstance(node, exp.WithinGroup):
-        return True
-    if isinstance(node, exp.Anonymous) and node.name.lower() in names:
-        return True
-    return any(_has_aggregate(child, names) for child in node.iter_expressions())
+    todo = [node]
+    while todo:
+        each = todo.pop()
+        if isinstance(each, exp.WithinGroup):
+            return True
+        if isinstance(each, exp.Anonymous) and each.name.lower() in names:
+            return True
+        if not isinstance(each, exp.Query | nodes.Streamify):
+            todo += each.iter_expressions()
+    return False
 
 
 # ---------------------------------------------------------------- star

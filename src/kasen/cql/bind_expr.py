@@ -12,9 +12,12 @@ from kasen.cql import literals
 from kasen.cql.bind_call import bind_function, call
 from kasen.cql.bound import Query
 from kasen.cql.coerce import cast, castable
+from kasen.cql.cursor import TOO_DEEP
 from kasen.cql.expr import Aggregate, Call, Case, Column, Expr, Literal, ScalarQuery
+from kasen.cql.extent import MAX_LEVELS, MAX_PARTS
 from kasen.cql.functions import EXTRACT_FIELDS
 from kasen.cql.scope import Scope
+from kasen.cql.text import Text
 from kasen.errors import QueryError
 from kasen.types import BOOLEAN, NULL, TIMESTAMP, VARCHAR, Kind, Type, common_type
 
@@ -34,7 +37,6 @@ BINARY: dict[type[exp.Expr], str] = {
     exp.GT: ">",
     exp.GTE: ">=",
     exp.Like: "like",
-    exp.DPipe: "concat",
     exp.NullSafeNEQ: "is_distinct",
 }
 
@@ -64,6 +66,7 @@ class ExprBinder:
     place: str = "here"
     allow_outer: bool = False
     columns: dict[Column, exp.Expr] = field(default_factory=dict)
+    bound_aliases: dict[str, Expr] = field(default_factory=dict)
 
     def error(self, fault: str, node: exp.Expr, remedy: str = "") -> QueryError:
         return self.scope.text.error(fault, node, remedy)
@@ -71,13 +74,18 @@ class ExprBinder:
     def bind(self, node: exp.Expr) -> Expr:
         """The expression with its type."""
         op = BINARY.get(type(node))
-        if op is not None:
-            return self._binary(op, node)
         method = _METHODS.get(type(node))
-        if method is not None:
-            return method(self, node)
-        fault, remedy = _REFUSED[type(node)]
-        raise self.error(fault, node, remedy)
+        if op is not None:
+            bound = self._binary(op, node)
+        elif method is not None:
+            bound = method(self, node)
+        else:
+            fault, remedy = _REFUSED[type(node)]
+            raise self.error(fault, node, remedy)
+        # Here already, as binding goes on to walk through what it has bound.
+        if bound.levels > MAX_LEVELS or bound.parts > MAX_PARTS:
+            raise too_large(bound.parts > MAX_PARTS, node, self.scope.text)
+        return bound
 
     def condition(self, node: exp.Expr) -> Expr:
         """An expression that must be BOOLEAN, such as WHERE's."""
@@ -111,7 +119,9 @@ class ExprBinder:
         if target is None:
             remedy = "give each column of the SELECT list a name of its own"
             raise self.error(f"the name {node.name!r} is ambiguous", node, remedy)
-        return replace(self, aliases={}).bind(target)
+        if name not in self.bound_aliases:
+            self.bound_aliases[name] = replace(self, aliases={}).bind(target)
+        return self.bound_aliases[name]
 
     def _literal(self, node: exp.Expr) -> Expr:
         assert isinstance(node, exp.Literal)
@@ -145,17 +155,24 @@ class ExprBinder:
 
     def _connective(self, node: exp.Expr) -> Expr:
         """AND and OR with all their arguments in one flat call, however long the chain."""
-        kind = type(node)
-        op = "and" if kind is exp.And else "or"
-        parts: list[exp.Expr] = []
-        while isinstance(node, kind):
-            parts.append(node.expression)
-            node = node.this
+        op = "and" if type(node) is exp.And else "or"
         args: list[Expr] = []
-        for part in (node, *reversed(parts)):
+        for part, _ in chain(node):
             bound = self.condition(part)
             args.extend(bound.args if isinstance(bound, Call) and bound.op == op else (bound,))
         return Call(BOOLEAN, op, tuple(args))
+
+    def _concatenation(self, node: exp.Expr) -> Expr:
+        """|| with all its arguments in one flat call; each is checked beside what comes before it."""
+        args: list[Expr] = []
+        before: Expr | None = None
+        for part, whole in chain(node):
+            bound = self.bind(part)
+            if before is not None:
+                call(self, "concat", (before, bound), whole)
+            before = bound if before is None else Literal(VARCHAR, "")
+            args.extend(bound.args if isinstance(bound, Call) and bound.op == "concat" else (bound,))
+        return call(self, "concat", tuple(args), node)
 
     def _time_arithmetic(self, op: str, left: Expr, right: Expr, node: exp.Expr) -> Expr:
         if left.type == right.type == TIMESTAMP and op == "-":
@@ -217,11 +234,12 @@ class ExprBinder:
 
     def _case(self, node: exp.Expr) -> Expr:
         subject = node.args.get("this")
+        compared = self.bind(subject) if subject is not None else None
         conditions: list[Expr] = []
         values: list[Expr] = []
         for branch in node.args["ifs"]:
-            if subject is not None:
-                pair = (self.bind(subject), self.bind(branch.this))
+            if compared is not None:
+                pair = (compared, self.bind(branch.this))
                 conditions.append(call(self, "=", pair, branch))
             else:
                 conditions.append(self.condition(branch.this))
@@ -276,6 +294,28 @@ class ExprBinder:
         return ScalarQuery(query.schema[0].type, query)
 
 
+def chain(node: exp.Expr) -> list[tuple[exp.Expr, exp.Expr]]:
+    """The operands of a chain of one operator from left to right, each with what it ends.
+
+    Without recursion, as chains can be long.
+    """
+    kind = type(node)
+    found: list[tuple[exp.Expr, exp.Expr]] = []
+    while type(node) is kind:
+        found.append((node.expression, node))
+        node = node.this
+    found.append((node, found[-1][1]))
+    return found[::-1]
+
+
+def too_large(many_parts: bool, node: exp.Expr, text: Text) -> QueryError:
+    """The error for what is too deep, or has too many parts, once the queries within it are put in place."""
+    fault = TOO_DEEP
+    if many_parts:
+        fault = f"this has more than {MAX_PARTS:,} parts once everything it reads is put in its place"
+    return text.error(fault, node, "give parts of it names with REGISTER QUERY: those are planned once")
+
+
 def _cast_remedy(have: Type, want: Type) -> str:
     if want == VARCHAR:
         return "engines print DOUBLE differently; round it first: CAST(CAST(a AS DECIMAL(18, 6)) AS VARCHAR)"
@@ -295,6 +335,7 @@ _METHODS: dict[type[exp.Expr], Callable[[ExprBinder, exp.Expr], Expr]] = {
     exp.Null: ExprBinder._null,
     exp.Interval: ExprBinder._interval,
     exp.Paren: ExprBinder._paren,
+    exp.DPipe: ExprBinder._concatenation,
     exp.And: ExprBinder._connective,
     exp.Or: ExprBinder._connective,
     exp.Not: ExprBinder._not,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -12,23 +11,23 @@ from sqlglot import exp
 from kasen.aggregates import UserAggregate
 from kasen.cql import literals, nodes
 from kasen.cql.bind_block import bind_block
+from kasen.cql.bind_expr import too_large
+from kasen.cql.bind_set import bind_set_operation
 from kasen.cql.bound import (
     Delay,
     Input,
     Query,
     Select,
-    SetKind,
-    SetOperation,
     Source,
     Streamify,
     StreamKind,
     Unbounded,
 )
-from kasen.cql.coerce import as_types, column_type
 from kasen.cql.expr import Exists, InQuery, ScalarQuery, conjuncts, walk
+from kasen.cql.extent import extent_of
 from kasen.cql.scope import Scope, UnknownSchema
 from kasen.cql.text import Text
-from kasen.types import VARCHAR, Field, Schema, Type, common_type
+from kasen.types import Type
 
 
 class Catalog(Protocol):
@@ -62,15 +61,20 @@ class Catalog(Protocol):
 
 @dataclass(slots=True)
 class Cte:
-    """A query of WITH: bound when it is first used, in the scope it was written in."""
+    """A query of WITH, bound once in the scope it was written in; it may read what is not known yet."""
 
-    node: exp.Expr
-    binder: QueryBinder
-    bound: Query | None = None
+    bound: Query | UnknownSchema
+
+    @staticmethod
+    def of(node: exp.Expr, binder: QueryBinder) -> Cte:
+        try:
+            return Cte(binder.query(node))
+        except UnknownSchema as unknown:
+            return Cte(unknown)
 
     def query(self) -> Query:
-        if self.bound is None:
-            self.bound = self.binder.query(self.node)
+        if isinstance(self.bound, UnknownSchema):
+            raise self.bound
         return self.bound
 
 
@@ -88,13 +92,14 @@ class QueryBinder:
         `parent` is the block around a sub-query in WHERE, whose columns it may use.
         """
         with_ = node.args.get("with_")
-        if with_ is None:
-            return self._body(node, parent)
-        binder = self._with(with_)
-        bound = binder._body(node, parent)
-        for cte in with_.expressions:
-            with suppress(UnknownSchema):
-                binder.ctes[cte.alias.lower()].query()  # also what nobody reads must be right
+        binder = self if with_ is None else self._with(with_)
+        return self.measured(binder._body(node, parent), node)
+
+    def measured(self, bound: Query, node: exp.Expr) -> Query:
+        """The query, if it is neither too deep nor too large to be planned."""
+        extent = extent_of(bound)
+        if extent.is_too_deep or extent.is_too_large:
+            raise too_large(extent.is_too_large, node, self.text)
         return bound
 
     def _body(self, node: exp.Expr, parent: Scope | None) -> Query:
@@ -104,7 +109,7 @@ class QueryBinder:
             case exp.Select():
                 return self._select(node, parent)
             case exp.SetOperation():
-                return self._set_operation(node, parent)
+                return bind_set_operation(node, parent, self)
             case exp.Subquery():
                 return self.query(node.this, parent)
         raise AssertionError(f"no query: {type(node).__name__}")
@@ -129,7 +134,10 @@ class QueryBinder:
         return bound
 
     def _with(self, node: exp.Expr) -> QueryBinder:
-        """A query of WITH sees those before it, and what was in sight around."""
+        """A query of WITH sees those before it, and what was in sight around.
+
+        They are bound in their order, as one that reads the next would be bound by recursion otherwise.
+        """
         binder = self
         names: set[str] = set()
         for cte in node.expressions:
@@ -138,7 +146,7 @@ class QueryBinder:
                 fault = f"{cte.alias!r} is defined twice in WITH"
                 raise self.text.error(fault, cte.args["alias"], "give one of them another name")
             names.add(name)
-            ctes = {**binder.ctes, name: Cte(cte.this, binder)}
+            ctes = {**binder.ctes, name: Cte.of(cte.this, binder)}
             binder = QueryBinder(self.catalog, self.text, ctes)
         return binder
 
@@ -168,60 +176,6 @@ class QueryBinder:
             return bind_block(node, list(node.expressions), parent, self)
         block = bind_block(node, list(stream.expressions), parent, self)
         return Streamify(StreamKind(stream.args["kind"]), block, self._every(stream))
-
-    # ------------------------------------------------------------ set operations
-
-    def _set_operation(self, node: exp.SetOperation, parent: Scope | None) -> Query:
-        left, right = self._sides(node, parent)
-        if left is None or right is None:
-            known = left or right
-            assert known is not None
-            return known
-        schema = self._common_schema(node, left, right)
-        kind = SetKind(type(node).__name__.upper())
-        all_ = not node.args["distinct"]
-        return SetOperation(schema, kind, all_, as_types(left, schema), as_types(right, schema))
-
-    def _sides(self, node: exp.SetOperation, parent: Scope | None) -> tuple[Query | None, Query | None]:
-        """Both operands; while the schemas of a loop are being found, one may still be unknown."""
-        sides: list[Query | None] = []
-        for operand in (node.this, node.expression):
-            try:
-                side = self.relation(operand, parent)
-            except UnknownSchema:
-                sides.append(None)
-                continue
-            if parent is not None and is_correlated(side):
-                fault = "columns of the query around cannot be used in a set operation"
-                raise self.text.error(fault, operand, "write one EXISTS or IN for each side")
-            sides.append(side)
-        if sides == [None, None]:
-            raise UnknownSchema
-        return sides[0], sides[1]
-
-    def _common_schema(self, node: exp.SetOperation, left: Query, right: Query) -> Schema:
-        word = type(node).__name__.upper()
-        if len(left.schema) != len(right.schema):
-            fault = f"{word} needs as many columns on both sides: {len(left.schema)} and {len(right.schema)}"
-            remedy = "select as many columns on the right as on the left"
-            raise self.text.error(fault, node.expression, remedy)
-        fields = []
-        for index, (one, other) in enumerate(zip(left.schema, right.schema, strict=True)):
-            common = common_type(column_type(left, index), column_type(right, index))
-            if common is None:
-                fault = f"{word}: column {index + 1} is {one.type} on the left and {other.type} on the right"
-                raise self.text.error(fault, node.expression, "CAST one side to the other's type")
-            fields.append(Field(one.name, VARCHAR if common.is_null else common))
-        return Schema(tuple(fields))
-
-
-def is_correlated(query: Query) -> bool:
-    """Whether a query uses columns of the block around it: its WHERE is the only place where it may."""
-    if isinstance(query, SetOperation):
-        return is_correlated(query.left) or is_correlated(query.right)
-    if not isinstance(query, Select) or query.where is None:
-        return False
-    return any(getattr(part, "outer", 0) for part in walk(query.where))
 
 
 def is_monotone_select(query: Query) -> bool:

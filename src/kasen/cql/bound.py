@@ -9,11 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import TYPE_CHECKING
 
 from kasen.aggregates import UserAggregate
 from kasen.cql.expr import Aggregate, Expr
 from kasen.errors import Place
 from kasen.types import BIGINT, TIMESTAMP, Connector, OnPressure, Schema, Type
+
+if TYPE_CHECKING:
+    from kasen.cql.extent import Extent
 
 # ---------------------------------------------------------------- windows (stream -> relation)
 
@@ -120,8 +124,15 @@ From = Source | Join
 JOIN_HINTS = ("JOIN_TREE", "PARALLEL_TREES", "MJOIN", "PARALLEL_MJOIN")
 
 
+class Measured:
+    """The base of queries: where one keeps its extent (kasen.cql.extent)."""
+
+    __slots__ = ("known_extent",)
+    known_extent: Extent
+
+
 @dataclass(frozen=True, slots=True)
-class Select:
+class Select(Measured):
     """A query block.
 
     Without aggregation `group_by` is None and `items` range over the FROM items' columns. With it,
@@ -151,7 +162,7 @@ class SetKind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class SetOperation:
+class SetOperation(Measured):
     """UNION, EXCEPT or INTERSECT [ALL]; both sides have been cast to `schema`'s types."""
 
     schema: Schema
@@ -178,7 +189,7 @@ class Delay:
 
 
 @dataclass(frozen=True, slots=True)
-class Streamify:
+class Streamify(Measured):
     """A relation turned into a stream. `every` is the d of RSTREAM[d].
 
     `inserted` marks a delay that `SET recursion = insert` put in.

@@ -23,9 +23,33 @@ Value = bool | int | float | str | Decimal | None
 
 @dataclass(frozen=True, slots=True)
 class Expr:
-    """An expression with its type."""
+    """An expression with its type.
+
+    It knows how many levels and parts it has, as a tree: parts may be the same object in several places,
+    and then walking through them all can take for ever.
+    """
 
     type: Type
+
+    levels = 1
+    parts = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Compound(Expr):
+    """An expression with expressions in it."""
+
+    levels: int = field(init=False, compare=False, repr=False)
+    parts: int = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        levels, parts = 0, 1
+        for child in children(self):
+            parts += child.parts
+            if child.levels > levels:
+                levels = child.levels
+        object.__setattr__(self, "levels", levels + 1)
+        object.__setattr__(self, "parts", parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +75,7 @@ class Literal(Expr):
 
 
 @dataclass(frozen=True, slots=True)
-class Call(Expr):
+class Call(Compound):
     """An operation of the closed list, by its name there: '+', '=', 'and', 'upper', ..."""
 
     op: str
@@ -59,14 +83,14 @@ class Call(Expr):
 
 
 @dataclass(frozen=True, slots=True)
-class Cast(Expr):
+class Cast(Compound):
     """A conversion to `type`; a value that does not fit becomes NULL."""
 
     arg: Expr
 
 
 @dataclass(frozen=True, slots=True)
-class Case(Expr):
+class Case(Compound):
     """CASE WHEN condition THEN value ... ELSE otherwise END."""
 
     branches: tuple[tuple[Expr, Expr], ...]
@@ -96,7 +120,7 @@ class WindowBound(Expr):
 
 
 @dataclass(frozen=True, slots=True)
-class InQuery(Expr):
+class InQuery(Compound):
     """`args IN (query)`, with SQL's three-valued meaning; NOT IN is Call('not', ...)."""
 
     args: tuple[Expr, ...]

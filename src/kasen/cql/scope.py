@@ -149,10 +149,15 @@ class Scope:
 def suggest(name: str, known: Iterable[str], lead: str, most: int = 12) -> str:
     """A remedy for an unknown name: the nearest known ones, else all of them."""
     choices = list(dict.fromkeys(known))
-    near = difflib.get_close_matches(name.lower(), [choice.lower() for choice in choices], 3, 0.6)
+    # Comparing takes the square of their lengths.
+    near = difflib.get_close_matches(_short(name), [_short(choice) for choice in choices], 3, 0.6)
     if near:
-        return "did you mean " + " or ".join(choice for choice in choices if choice.lower() in near) + "?"
+        return "did you mean " + " or ".join(one for one in choices if _short(one) in near) + "?"
     if not choices:
         return ""
     shown = ", ".join(choices[:most]) + (", ..." if len(choices) > most else "")
     return f"{lead} {shown}"
+
+
+def _short(name: str) -> str:
+    return name[:100].lower()

@@ -16,6 +16,8 @@ __all__ = ["Text", "parse", "render"]
 # How many operators may stand on one another (a + b + c are two). What binds, plans and runs a query
 # walks its tree by recursion, so a deeper one would end in a stack overflow somewhere.
 MAX_DEPTH = 120
+# Chains of these are one level however long they are: the binder makes them flat, or balances them.
+_FLAT = (exp.Connector, exp.DPipe, exp.Union, exp.Intersect)
 
 
 def parse(source: Text) -> list[nodes.Statement]:
@@ -34,11 +36,11 @@ def render(statement: exp.Expr) -> str:
 
 
 def _check_depth(source: Text, statement: exp.Expr) -> None:
-    """Chains of AND or OR count as one level, as they are bound as one."""
+    """Finds what is too deep, without recursion."""
     stack: list[tuple[exp.Expr, int]] = [(statement, 0)]
     while stack:
         node, depth = stack.pop()
         if depth > MAX_DEPTH:
             raise source.error(TOO_DEEP, node, SPLIT_IT)
-        kind = type(node) if isinstance(node, exp.Connector) else None
+        kind = type(node) if isinstance(node, _FLAT) else None
         stack += [(child, depth + (type(child) is not kind)) for child in node.iter_expressions()]

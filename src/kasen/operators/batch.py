@@ -19,7 +19,7 @@ import numpy.typing as npt
 from kasen.errors import ResourceError
 from kasen.kernels.columns import copy_columns, positions, take_rows
 from kasen.kernels.instants import merge_order
-from kasen.types import Kind, Schema
+from kasen.types import MAX_COLUMNS, Kind, Schema
 
 I64 = npt.NDArray[np.int64]
 #: Columns one after the other, each C-contiguous, the last with the NULL bits: a matrix, or arrays anywhere.
@@ -27,7 +27,6 @@ Columns = I64 | Sequence[I64]
 
 #: `sub` is an instant's seq and tick in one number.
 TICK_BITS = 24
-MAX_COLUMNS = 63
 
 
 class Bound(NamedTuple):

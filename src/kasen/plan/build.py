@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Protocol
 
 from kasen.cql import bound, expr
@@ -54,27 +55,32 @@ class Builder:
         return stream
 
     def _leaves(self, node: Node) -> Iterator[Node]:
-        """The windows and outside relations below a relation, looking through named relations."""
-        match node:
-            case logical.WindowNode(child=child, window=window):
-                yield logical.Touches(Schema(()), child, window)
-            case logical.Scan():
-                yield logical.Touches(Schema(()), node, None)
-            case logical.Ref(name=name):
-                query = self.app.query(name)
-                assert query is not None
-                yield from self._leaves(self.query(query.query))
-            case logical.Reports():
-                pass  # moves with the sliding window it belongs to, which is a leaf itself
-            case _:
-                for child in node.children:
-                    yield from self._leaves(child)
+        """The windows and outside relations below a relation, looking through named relations once each.
+
+        Without recursion, as relations may read one another in long chains.
+        """
+        seen: set[str] = set()
+        todo = [node]
+        while todo:
+            match node := todo.pop():
+                case logical.WindowNode(child=child, window=window):
+                    yield logical.Touches(Schema(()), child, window)
+                case logical.Scan():
+                    yield logical.Touches(Schema(()), node, None)
+                case logical.Ref(name=name) if name.lower() not in seen:
+                    seen.add(name.lower())
+                    query = self.app.query(name)
+                    assert query is not None
+                    todo.append(self.query(query.query))
+                case logical.Ref() | logical.Reports():
+                    pass  # Reports move with the sliding window they belong to, which is a leaf itself
+                case _:
+                    todo += node.children[::-1]
 
     def _select(self, select: Select) -> Node:
         block = _Block(self, select)
         node = block.with_bounds(block.from_(select.from_), block.bounds_below)
-        for part in conjuncts(select.where):
-            node = block.where(node, part)
+        node = block.where(node, conjuncts(select.where))
         if select.group_by is None:
             node, items = block.scalars(node, tuple(block.localise(item) for item in select.items))
         else:
@@ -182,8 +188,20 @@ class _Block:
 
     # ------------------------------------------------------------ WHERE
 
-    def where(self, node: Node, part: Expr) -> Node:
-        """One conjunct: a filter, or a semi-join for IN and EXISTS."""
+    def where(self, node: Node, parts: Iterable[Expr]) -> Node:
+        """The parts of a condition in their order; plain ones that follow one another are one filter."""
+        for plain, group in groupby(parts, key=_is_plain):
+            if plain:
+                condition = conjunction(tuple(self.localise(part) for part in group))
+                assert condition is not None
+                node = logical.Filter(node.schema, node, condition)
+            else:
+                for part in group:
+                    node = self._where(node, part)
+        return node
+
+    def _where(self, node: Node, part: Expr) -> Node:
+        """A semi-join for IN and EXISTS, or a filter that reads values of queries."""
         negated = isinstance(part, Call) and part.op == "not"
         inner = part.args[0] if isinstance(part, Call) and negated else part
         if isinstance(inner, expr.Exists):
@@ -214,12 +232,13 @@ class _Block:
         query = _unwrapped(query)
         block = _Block(self.builder, query)
         node = block.with_bounds(block.from_(query.from_), block.bounds_below)
-        correlated = []
+        correlated, own = [], []
         for part in conjuncts(query.where):
             if any(isinstance(leaf, Column) and leaf.outer for leaf in walk(part)):
                 correlated.append(block.localise(part))
             else:
-                node = block.where(node, part)
+                own.append(part)
+        node = block.where(node, own)
         node, items = block.scalars(node, tuple(block.localise(item) for item in query.items))
         return node, items, tuple(correlated)
 
@@ -289,6 +308,11 @@ def _bound_sources(exprs: list[Expr]) -> tuple[int, ...]:
     """The FROM items whose window_start() or window_end() the expressions read."""
     parts = (part for whole in exprs for part in walk(whole))
     return tuple(sorted({part.source for part in parts if isinstance(part, expr.WindowBound)}))
+
+
+def _is_plain(part: Expr) -> bool:
+    """Whether a condition reads the row alone, and no query."""
+    return not any(isinstance(each, expr.InQuery | expr.Exists | expr.ScalarQuery) for each in walk(part))
 
 
 def _bound_name(end: bool) -> str:

@@ -375,16 +375,27 @@ class Delay(Unary):
 
 
 def walk(node: Node) -> list[Node]:
-    """The node and everything below it, top first."""
-    found, todo = [], [node]
+    """The node and everything below it, top first; what is below several nodes comes once."""
+    found: dict[int, Node] = {}
+    todo = [node]
     while todo:
         node = todo.pop()
-        found.append(node)
-        todo += node.children[::-1]
-    return found
+        if id(node) not in found:
+            found[id(node)] = node
+            todo += node.children[::-1]
+    return list(found.values())
 
 
 def transform(node: Node, rewrite: Callable[[Node], Node]) -> Node:
-    """Applies `rewrite` to every node, inputs first."""
-    children = tuple([transform(child, rewrite) for child in node.children])
-    return rewrite(node.with_children(children) if children != node.children else node)
+    """Applies `rewrite` to every node, inputs first; to what is below several nodes, once."""
+    made: dict[int, Node] = {}
+
+    def rewritten(node: Node) -> Node:
+        found = made.get(id(node))
+        if found is None:
+            children = tuple([rewritten(child) for child in node.children])
+            found = rewrite(node.with_children(children) if children != node.children else node)
+            made[id(node)] = found
+        return found
+
+    return rewritten(node)

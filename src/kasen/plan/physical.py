@@ -6,12 +6,14 @@ here, and those of loops run through a delay, which `order` knows to cut.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from kasen.cql.bound import App, Input, RegisteredQuery
+from kasen.cql.bind_change import LiveCatalog
+from kasen.cql.bound import App, Change, Input, Register, RegisteredQuery
 from kasen.cql.expr import Column
 from kasen.plan.build import Builder, Names
+from kasen.plan.kept_windows import Text, keep
 from kasen.plan.logical import Delay, Node, Project, Ref, Scan
 from kasen.plan.lower import lower
 from kasen.plan.rewrite import chained, queries_in_loops, rewrite, rewrite_app
@@ -127,18 +129,15 @@ def instant_order(
 ) -> tuple[int, ...]:
     """Some steps in the order of one instant; see stages_of."""
     members = set(component)
-    order: list[int] = []
-
-    def visit(step: int) -> None:
-        if step in order or step not in members:
-            return
-        if not isinstance(nodes[step], Delay):
-            for source in inputs[step]:
-                visit(source)
-        order.append(step)
-
-    for step in component:
-        visit(step)
+    order: dict[int, None] = {}
+    todo = [(step, False) for step in reversed(component)]
+    while todo:
+        step, is_ready = todo.pop()
+        if is_ready or isinstance(nodes[step], Delay):
+            order.setdefault(step)
+        elif step not in order:
+            todo.append((step, True))
+            todo += [(source, False) for source in reversed(inputs[step]) if source in members]
     return tuple(order)
 
 
@@ -148,6 +147,7 @@ def plan_app(app: App, joins: str = "", *, shards: bool = False) -> Plan:
     `joins` is a method for all joins outside loops, whatever their hints say. With `shards`, the plan is made
     to be cut into what shards do.
     """
+    check_changes(LiveCatalog.of(app), app.changes)
     looping = queries_in_loops(app)
     plans = rewrite_app(app).items()
     methods = {name: "" if name in looping else joins for name, _ in plans}
@@ -158,6 +158,22 @@ def plan_query(query: RegisteredQuery, names: Names, *, in_loop: bool = False, s
     """The control path of one query."""
     plan = rewrite(Builder(names).query(query.query))
     return lowered(chained(plan) if in_loop else plan, shards=shards)
+
+
+def check_changes(catalog: LiveCatalog, changes: Iterable[Change]) -> None:
+    """Refuses texts that will replace others whose windows they keep, if these do not remember enough."""
+    for change in changes:
+        after = catalog.after(change)
+        for action in change.actions:
+            old = catalog.query(action.query.name) if isinstance(action, Register) else None
+            if isinstance(action, Register) and old is not None:
+                before = plan_query(old, catalog, in_loop=old.name.lower() in catalog.looped)
+                plan = plan_query(action.query, after, in_loop=after.in_loop(action.query.name))
+                refusal = keep(Text(old, catalog), before, Text(action.query, after), plan).refusal
+                if refusal is not None:
+                    raise refusal
+        catalog = catalog.copy()
+        catalog.apply(change)
 
 
 def lowered(plan: Node, joins: str = "", *, shards: bool = False) -> Node:
@@ -201,7 +217,14 @@ def own_nodes(plan: Node) -> list[Node]:
 
 
 def _bottom_up(node: Node) -> list[Node]:
-    found = []
-    for child in node.children:
-        found += _bottom_up(child)
-    return [*found, node]
+    """The node and everything below it, inputs first; what is below several nodes comes once."""
+    found: dict[int, Node] = {}
+    todo = [(node, False)]
+    while todo:
+        node, is_ready = todo.pop()
+        if is_ready:
+            found.setdefault(id(node), node)
+        elif id(node) not in found:
+            todo.append((node, True))
+            todo += [(child, False) for child in reversed(node.children)]
+    return list(found.values())

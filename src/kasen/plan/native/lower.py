@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from kasen.cql.expr import Column, Expr, Literal, conjunction, conjuncts
-from kasen.operators.batch import MAX_COLUMNS
 from kasen.plan import logical
 from kasen.plan.exprs import columns_used, show, substitute
 from kasen.plan.logical import Node, Scan, walk
@@ -22,7 +21,7 @@ from kasen.plan.native.partials import Grouping, Partials, Refused, group
 from kasen.plan.native.sql import NotNative, condition_failures, failures, sql
 from kasen.plan.native.sql_text import quoted
 from kasen.plan.physical import Input, Plan, share
-from kasen.types import BOOLEAN, Field, Schema, Type
+from kasen.types import BOOLEAN, MAX_COLUMNS, Field, Schema, Type
 
 #: Formats whose rows have a file and a place in it.
 FILES = ("csv", "json", "parquet")
