@@ -11,7 +11,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from kasen.ha.cluster import Cluster, Member, members_of, to_toml
+from kasen.ha.cluster import Cluster, Member, members_of, write_node_file
 from kasen.ha.relay import Relay, Route
 from kasen.ha.wire import Json
 from tests.ha.warm import run_member
@@ -38,8 +38,7 @@ class Nodes(Cluster):
             process.join(5)
 
     def start(self, member: Member) -> None:
-        member.file.parent.mkdir(parents=True, exist_ok=True)
-        member.file.write_text(to_toml(member.settings))
+        write_node_file(member)
         process = _CONTEXT.Process(target=run_member, args=(str(member.file), str(member.log)), daemon=False)
         process.start()
         self._processes[member.name] = process
@@ -55,9 +54,13 @@ class Nodes(Cluster):
             try:
                 os.killpg(pid, number)
             except ProcessLookupError:
-                return
+                os.kill(pid, number)  # it has no group of its own yet
             if number == signal.SIGKILL:
                 self._processes[member.name].join(5)
+
+    def names(self) -> list[str]:
+        """The nodes, from the sources on."""
+        return list(dict.fromkeys(member.node for member in self.members))
 
     def member(self, name: str) -> Member:
         return self.find(name)[0]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,14 @@ class FakeSender:
         self.rewound = position
 
 
+@dataclass
+class Asked:
+    """Who was asked, and what."""
+
+    addresses: list[str] = field(default_factory=list)
+    actions: list[str] = field(default_factory=list)
+
+
 class Copy:
     """A copy of a node between a source and two nodes that call its answers the same."""
 
@@ -61,13 +69,14 @@ class Copy:
         self.senders = [FakeSender(link.node, copy, link.stream) for link in TWICE for copy in link.copies]
         self.failover = Failover(self.node, self.senders, lambda: None)  # type: ignore[arg-type]
 
-    def answers(self, replies: dict[str, Json | None], monkeypatch: pytest.MonkeyPatch) -> list[str]:
-        """Lets neighbours answer so; who was asked is in the list."""
-        asked: list[str] = []
+    def answers(self, replies: dict[str, Json | None], monkeypatch: pytest.MonkeyPatch) -> Asked:
+        """Lets neighbours answer so."""
+        asked = Asked()
 
         def ask(address: str, action: str, body: Json, timeout: float | None = None) -> Json:
-            del action, body, timeout
-            asked.append(address)
+            del body, timeout
+            asked.addresses.append(address)
+            asked.actions.append(action)
             reply = replies.get(address)
             if reply is None:
                 raise flight.FlightUnavailableError("gone")
@@ -77,8 +86,30 @@ class Copy:
         return asked
 
 
-def granted(role: str = PRIMARY, *, claims: bool = False, **received: int) -> Json:
-    return {"ok": True, "role": role, "claims": claims, "received": received, "ends": {}}
+def granted(role: str = PRIMARY, *, claims: bool = False, g: int = 1, **received: int) -> Json:
+    """What a neighbour answers to a probe and to a claim, if nothing speaks against it."""
+    reply = {"ok": True, "role": role, "claims": claims, "g": g, "received": received}
+    return {**reply, "held": {}, "ends": {}}
+
+
+def holding(start: int, restart: Json | None = None) -> Json:
+    """What an upstream neighbour answers that holds the readings from a time on."""
+    return {**granted(), "held": {"readings": {"start": start, "restart": restart}}}
+
+
+def everybody(source: Json) -> dict[str, Json | None]:
+    """The answers of all neighbours, of whom those downstream have nothing yet."""
+    return {
+        "127.0.0.1:3": source,
+        "127.0.0.1:4": granted(same=BEGIN),
+        "127.0.0.1:6": granted(same=BEGIN),
+    }
+
+
+def queues(start: int = BEGIN) -> list[tuple[Json, pa.RecordBatch | None]]:
+    """The output queues of a snapshot, empty."""
+    marks: Json = {"start": start, "upto": start, "ended": False, "restart": None}
+    return [(marks, None) for _ in TWICE]
 
 
 def test_each_downstream_node_gets_what_it_lacks_itself(
@@ -90,7 +121,7 @@ def test_each_downstream_node_gets_what_it_lacks_itself(
         {"127.0.0.1:3": granted(), "127.0.0.1:4": granted(same=700), "127.0.0.1:6": granted(same=300)},
         monkeypatch,
     )
-    assert copy.failover._take_over(0.0)
+    copy.failover._take_over("is silent")
     assert copy.node.is_primary
     assert [sender.rewound for sender in copy.senders] == [700, None, 300, None]
 
@@ -103,8 +134,112 @@ def test_neighbours_that_both_lost_their_primaries_do_not_wait_for_each_other(
     copy.answers(
         {"127.0.0.1:3": granted(), "127.0.0.1:4": granted(same=700), "127.0.0.1:7": heir}, monkeypatch
     )
-    assert copy.failover._take_over(0.0)
+    copy.failover._take_over("is silent")
     assert [sender.rewound for sender in copy.senders] == [700, None, None, 300]
+
+
+@pytest.mark.parametrize(
+    ("operator", "snapshot", "held", "leads"),
+    [
+        ("total", None, BEGIN, True),  # everything can be read again
+        ("total", None, 20, False),
+        ("total", 20, 20, True),
+        ("total", 10029, 10810, False),
+        ("selection", None, 20, False),  # upstream does not say how to start there
+    ],
+)
+def test_only_a_fit_copy_claims_the_lead(
+    operator: str,
+    snapshot: int | None,
+    held: int,
+    leads: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    copy = Copy(tmp_path, operator)
+    if snapshot is not None:
+        copy.node.take_snapshot_in(Snapshot({"readings": snapshot}, copy.work.snapshot(), queues()))
+    asked = copy.answers(everybody(holding(held)), monkeypatch)
+    copy.failover._take_over("is silent")
+    assert copy.node.is_primary == leads
+    assert ("claim" in asked.actions) == leads
+    if not leads:
+        assert f"holds readings only from {held} on" in str(copy.node.waits_for)
+        assert copy.node.generation == 1
+
+
+def test_a_copy_that_can_be_rebuilt_leads_behind_a_gap(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = Copy(tmp_path)
+    restart = {"at": 30, "since": [["readings", 20]], "counts": [], "begun": False}
+    replies = everybody(holding(20, restart))
+    copy.answers(replies, monkeypatch)
+    copy.failover._take_over("is silent")
+    assert not copy.node.is_primary  # its answers would begin at 30, and nobody downstream has those before
+    replies |= {"127.0.0.1:4": granted(same=30), "127.0.0.1:6": granted(same=40)}
+    copy.failover._take_over("is silent")
+    assert copy.node.is_primary
+
+
+def test_upstream_looks_at_positions_again_when_it_grants_a_generation(tmp_path: Path) -> None:
+    """Between a probe and the claim, the old primary may have released more."""
+    copy = Copy(tmp_path, role=PRIMARY)
+    queue = copy.node.outputs[0].queue
+    queue.append(None, 50)
+    queue.release(20, None)
+    claim: Json = {"node": "left", "g": 2, "copy": "127.0.0.1:5", "rebuilds": False}
+    late = copy.failover.answers["claim"](pack(claim | {"positions": {"same": 10}}))
+    assert (late["ok"], late["g"]) == (False, 1)
+    assert "only from 20 on" in late["unfit"]
+    assert copy.node.known["left"].primary == "127.0.0.1:4"
+    assert copy.failover.answers["claim"](pack(claim | {"positions": {"same": 20}}))["ok"]
+    assert copy.node.known["left"].primary == "127.0.0.1:5"
+
+
+def test_a_fenced_primary_keeps_its_state_until_the_other_copy_leads(tmp_path: Path) -> None:
+    copy = Copy(tmp_path, "total", role=PRIMARY)
+    node = copy.node
+    node.fence(2)
+    assert (node.role, node.suspended, node.stopping.is_set()) == (SECONDARY, True, False)
+    answer = {"role": SECONDARY, "g": 2, "holds": False, "claims": True}
+    copy.failover._count(answer, 0, 0)
+    assert not node.stopping.is_set()
+    copy.failover._count({**answer, "role": PRIMARY}, 0, 0)
+    assert node.verdict == "fenced"
+
+
+def test_a_fenced_primary_leads_again_if_the_other_copy_gives_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = Copy(tmp_path, "total", role=PRIMARY)
+    copy.node.inboxes["readings"].received = 20
+    copy.node.fence(2)
+    peer = {"role": SECONDARY, "g": 2, "holds": False, "claims": False}
+    assert copy.failover._turn(peer) == 2
+    copy.answers(everybody(holding(20)), monkeypatch)
+    copy.failover._take_over("does not lead")
+    assert (copy.node.role, copy.node.generation, copy.node.suspended) == (PRIMARY, 3, False)
+
+
+def test_a_primary_learns_from_its_own_pings_that_it_was_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = Copy(tmp_path, role=PRIMARY)
+    copy.answers({}, monkeypatch)
+    leads = {"role": PRIMARY, "g": 2, "holds": True, "claims": False}
+    copy.failover._check_lead(leads)
+    assert (copy.node.role, copy.node.verdict) == (SECONDARY, "fenced")
+
+
+def test_a_primary_learns_from_its_neighbours_that_a_generation_was_granted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The copy that got it has died since, so it must be led from here again."""
+    copy = Copy(tmp_path, role=PRIMARY)
+    copy.answers({"127.0.0.1:3": {"g": 2, "received": BEGIN}}, monkeypatch)
+    copy.failover._check_lead(None)
+    assert (copy.node.suspended, copy.node.generation) == (True, 2)
 
 
 def test_who_finds_everything_done_and_everybody_gone_is_finished(
@@ -115,14 +250,14 @@ def test_who_finds_everything_done_and_everybody_gone_is_finished(
     for output in copy.node.outputs:
         done = {"role": PRIMARY, "g": 1, "received": 900, "finished": True}
         copy.node.heard(output, output.link.copies[0], done)
-    assert copy.failover._take_over(0.0)
+    copy.failover._take_over("is silent")
     assert copy.node.finished
 
 
 def test_what_breaks_while_a_fenced_copy_is_torn_down_does_not_matter(tmp_path: Path) -> None:
     """It is to be started again as the secondary."""
     node = Copy(tmp_path, role=PRIMARY).node
-    node.fence(2)
+    node.step_down("the other copy leads")
     node.fail(KasenError("the engine was stopped in the middle of its work"))
     assert (node.verdict, node.fault) == ("fenced", None)
 
@@ -131,11 +266,10 @@ def test_a_copy_that_comes_back_and_is_not_first_is_the_secondary(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     copy = Copy(tmp_path, role=STARTING)
-    monkeypatch.setattr(copy.failover, "_was_at_work", lambda: (True, 3))
-    copy.answers({"127.0.0.1:3": {"ok": False, "g": 4}}, monkeypatch)
+    copy.answers({"127.0.0.1:3": {"g": 3, "received": BEGIN}}, monkeypatch)
     copy.failover.decide_role()
     assert copy.node.role == SECONDARY
-    assert copy.node.generation == 4
+    assert copy.node.generation == 3
 
 
 @pytest.mark.parametrize(("patience", "pings"), [(2, 2), (4, 4), (1000, 16)])
@@ -144,25 +278,19 @@ def test_who_was_taken_for_dead_waits_longer_for_others(
 ) -> None:
     copy = Copy(tmp_path, ping_interval=0.001)
     copy.failover = Failover(copy.node, [], lambda: None, patience)
-    replies: dict[str, Json | None] = {PEER: {"role": PRIMARY, "g": 1, "holds": True}}
+    primary = {"role": PRIMARY, "g": 1, "holds": True, "claims": False}
+    replies: dict[str, Json | None] = {PEER: primary}
     asked = copy.answers(replies, monkeypatch)
-
-    def take_over(detected: float) -> bool:
-        del detected
-        return True
-
-    monkeypatch.setattr(copy.failover, "_take_over", take_over)
+    monkeypatch.setattr(copy.failover, "_take_over", lambda _: copy.node.end("stopped"))
     monkeypatch.setattr(copy.node.stopping, "wait", lambda _: replies.clear())
     copy.failover.watch()
-    assert len(asked) == 1 + pings
+    assert asked.addresses == [PEER] * (1 + pings)
 
 
 def test_a_copy_that_holds_nothing_leaves_the_lead_to_one_that_does(tmp_path: Path) -> None:
-    for operator, turns in (("selection", 6), ("total", math.inf)):
-        (tmp_path / operator).mkdir()
-        copy = Copy(tmp_path / operator, operator)
-        assert copy.failover._turn(other_holds=True) == turns
-        assert copy.failover._turn(other_holds=False) == 2
+    copy = Copy(tmp_path)
+    assert copy.failover._turn({"holds": True}) == 6
+    assert copy.failover._turn({"holds": False}) == 2
 
 
 def test_a_copy_that_was_started_again_has_less_than_before(tmp_path: Path) -> None:
@@ -178,17 +306,15 @@ def test_a_takeover_that_failed_leaves_nothing_behind(tmp_path: Path) -> None:
     """A copy kept by snapshots takes input while it tries to lead, and forgets it at the next snapshot."""
     copy = Copy(tmp_path, "total")
     node, inbox = copy.node, copy.node.inboxes["readings"]
-    state = copy.work.snapshot()
-    outputs: list[tuple[Json, pa.RecordBatch | None]] = [
-        ({"start": BEGIN, "upto": BEGIN, "ended": False, "restart": None}, None) for _ in TWICE
-    ]
-    node.take_snapshot_in(Snapshot(10, {"readings": 10}, state, outputs))
+    state, outputs = copy.work.snapshot(), queues()
+    node.take_snapshot_in(Snapshot({"readings": 10}, state, outputs))
+    node.begin_takeover()
     node.restore_snapshot()
     meta = {"g": 1, "to": 1}
     node.receive(inbox, "127.0.0.1:3", meta, Piece(None, 10, 20))
     assert inbox.received == 20
     node.give_up()
-    node.take_snapshot_in(Snapshot(30, {"readings": 30}, state, outputs))
+    node.take_snapshot_in(Snapshot({"readings": 30}, state, outputs))
     assert node.holds_input
     node.restore_snapshot()
     assert (inbox.received, len(inbox.waiting)) == (30, 0)
@@ -198,25 +324,23 @@ def test_a_snapshot_that_comes_during_a_takeover_is_refused(tmp_path: Path) -> N
     """The primary was only slow; what upstream sends by now follows the snapshot before."""
     copy = Copy(tmp_path, "total")
     node, inbox = copy.node, copy.node.inboxes["readings"]
-    outputs: list[tuple[Json, pa.RecordBatch | None]] = [
-        ({"start": BEGIN, "upto": BEGIN, "ended": False, "restart": None}, None) for _ in TWICE
-    ]
-    node.take_snapshot_in(Snapshot(10, {"readings": 10}, copy.work.snapshot(), outputs))
+    node.take_snapshot_in(Snapshot({"readings": 10}, copy.work.snapshot(), queues()))
+    node.begin_takeover()
     node.restore_snapshot()
     node.receive(inbox, "127.0.0.1:3", {"g": 1, "to": 1}, Piece(None, 10, 30))
-    late = Snapshot(20, {"readings": 20}, copy.work.snapshot(), outputs)
-    with pytest.raises(DataError, match="taking over"):
+    late = Snapshot({"readings": 20}, copy.work.snapshot(), queues())
+    with pytest.raises(DataError, match="does not follow"):
         node.take_snapshot_in(late)
     node.promote(2)
-    with pytest.raises(DataError, match="taking over"):
+    with pytest.raises(DataError, match="does not follow"):
         node.take_snapshot_in(late)
     assert inbox.received == 30
 
 
 def test_a_claim_from_a_stranger_is_refused(tmp_path: Path) -> None:
     copy = Copy(tmp_path, role=PRIMARY)
-    claim = {"node": "source", "g": 2, "copy": "127.0.0.1:9", "positions": {}}
-    with pytest.raises(DataError, match="is no copy of source"):
+    claim = {"node": "source", "g": 2, "copy": "127.0.0.1:9", "positions": {}, "rebuilds": True}
+    with pytest.raises(DataError, match="is not a copy of source"):
         copy.failover.answers["claim"](pack(claim))
     assert copy.node.known["source"].generation == 1
 

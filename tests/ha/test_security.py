@@ -18,7 +18,7 @@ from kasen.ha.config import Neighbour, NodeConfig, node_of
 from kasen.ha.node import Node
 from kasen.ha.server import NodeServer
 from kasen.ha.sink import SinkWork
-from kasen.ha.wire import call_options, connect, pack
+from kasen.ha.wire import BEGIN, call_options, connect, digest, pack
 
 SCHEMA = pa.schema([(name, pa.int64()) for name in ("ts", "seq", "tick", "diff", "a")])
 TOKEN = "swordfish"
@@ -79,14 +79,22 @@ def next_ack(reader: Any) -> object:
         return None
 
 
-GOOD = pack({"g": 1, "to": 1, "start": -(2**63), "upto": 100})
+def message(rows: pa.RecordBatch, **meta: Any) -> bytes:
+    """What goes with a batch, with its checksum."""
+    stretch = {"g": 1, "to": 1, "start": -(2**63), "upto": 100}
+    return pack({**stretch, "sum": digest(rows.serialize()), **meta})
+
+
+def squeezed(compression: str, content: bytes) -> bytes:
+    meta = {"g": 1, "to": 1, "start": 7, "upto": 9, "squeezed": compression, "sum": digest(content)}
+    return pack(meta) + b"\0" + content
 
 
 def test_a_good_message_is_taken(sink: Fixture) -> None:
     client, writer, reader = sink.open()
     reader.read_chunk()
     writer.begin(SCHEMA)
-    writer.write_with_metadata(batch(3), GOOD)
+    writer.write_with_metadata(batch(3), message(batch(3)))
     writer.done_writing()
     for _ in iter(lambda: next_ack(reader), None):
         pass
@@ -111,8 +119,9 @@ def test_a_wrong_token_is_refused(token: str | None, sink: Fixture) -> None:
         (pack({"g": 1}), "a message without 'start'"),
         (pack({"g": 1, "to": 1, "start": "x", "upto": 3}), "invalid literal"),
         (pack({"g": 0, "to": 1, "start": 0, "upto": 3}), "fenced"),
-        (pack({"g": 1, "to": 1, "start": 7, "upto": 9, "squeezed": "zstd"}) + b"\0" + b"\xff" * 30, "bytes"),
-        (pack({"g": 1, "to": 1, "start": 7, "upto": 9, "squeezed": "zlib"}) + b"\0\x40" + b"\0" * 30, "read"),
+        (squeezed("zstd", b"\xff" * 30), "bytes"),
+        (squeezed("zlib", b"\x40" + b"\0" * 30), "read"),
+        (squeezed("zlib", b"\x40" + b"\0" * 30)[:-1], "checksum"),
     ],
 )
 def test_a_malformed_message_ends_its_connection_only(
@@ -125,7 +134,15 @@ def test_a_malformed_message_ends_its_connection_only(
 
 
 def test_an_oversized_message_ends_its_connection(sink: Fixture) -> None:
-    assert "at most 1000" in sink.exchange(lambda writer: writer.write_with_metadata(batch(100), GOOD))
+    rows = batch(100)
+    assert "at most 1000" in sink.exchange(lambda writer: writer.write_with_metadata(rows, message(rows)))
+
+
+@pytest.mark.parametrize("sum_", ["0123456789abcdef", None])
+def test_a_damaged_message_ends_its_connection(sum_: str | None, sink: Fixture) -> None:
+    meta = message(batch(3), sum=sum_)
+    assert "checksum" in sink.exchange(lambda writer: writer.write_with_metadata(batch(3), meta))
+    assert sink.node.inboxes["s"].received == BEGIN
 
 
 @pytest.mark.parametrize(
@@ -133,7 +150,7 @@ def test_an_oversized_message_ends_its_connection(sink: Fixture) -> None:
     [
         ({"stream": "other"}, "no input is for"),
         ({"from": "other"}, "no input is for"),
-        ({"copy": "127.0.0.1:2"}, "is no copy of n"),
+        ({"copy": "127.0.0.1:2"}, "is not a copy of n"),
         ({"schema": "AAAA"}, "refused"),
         ({"to": "x"}, "refused"),
     ],

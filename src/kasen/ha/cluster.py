@@ -30,6 +30,7 @@ from typing import Any
 
 from kasen.errors import DataError
 from kasen.ha.config import PRIMARY, SECONDARY, NodeConfig, node_of, read_toml
+from kasen.ha.finished import FinishedNodes
 from kasen.ha.wire import FAULTS, Json, ask, connect
 
 _OWN = ("name", "copies", "inputs")
@@ -78,6 +79,7 @@ def members_of(
             settings = dict(given.get("defaults", {}))
             settings |= {key: value for key, value in node.items() if key not in _OWN}
             settings |= {"name": name, "listen": address, "role": PRIMARY if index == 0 else SECONDARY}
+            settings["finished_folder"] = str(folder / "finished")
             for key in ("app", "sink", "tls_certificate", "tls_key", "tls_authority"):
                 if key in settings:
                     settings[key] = str((base / str(settings[key])).resolve())
@@ -128,7 +130,7 @@ def _addresses(
         ports = found
     else:
         ports = (choose or free_ports)(total)
-        folder.mkdir(parents=True, exist_ok=True)
+        make_private(folder)
         known.write_text(json.dumps(ports))
     taken = iter(ports)
     return {
@@ -172,16 +174,23 @@ class Cluster:
     def __init__(self, members: list[Member]) -> None:
         self.members = members
         self._pids_file = members[0].file.parent / "pids.json"
+        self._finished = FinishedNodes(members[0].config.finished_folder)
 
-    def up(self) -> None:
-        """Starts every member that does not run."""
-        for member in self.members:
-            if self.pid(member) is None:
-                self.start(member)
+    def up(self) -> list[str]:
+        """Starts every member that does not run and whose node has not finished."""
+        return self._start_missing(self.members)
+
+    def has_finished(self, member: Member) -> bool:
+        return member.node in self._finished
+
+    def _start_missing(self, members: list[Member]) -> list[str]:
+        missing = [each for each in members if self.pid(each) is None and not self.has_finished(each)]
+        for member in missing:
+            self.start(member)
+        return [member.name for member in missing]
 
     def start(self, member: Member) -> None:
-        member.file.parent.mkdir(parents=True, exist_ok=True)
-        member.file.write_text(to_toml(member.settings))
+        write_node_file(member)
         with member.log.open("ab") as log:
             command = [sys.executable, "-m", "kasen", "node", str(member.file)]
             process = subprocess.Popen(
@@ -202,11 +211,8 @@ class Cluster:
         return [member.name for member in chosen]
 
     def heal(self, name: str) -> list[str]:
-        """Starts the dead copies of a node again."""
-        dead = [member for member in self.find(name) if self.pid(member) is None]
-        for member in dead:
-            self.start(member)
-        return [member.name for member in dead]
+        """Starts the dead copies of a node again, unless the node has finished."""
+        return self._start_missing(self.find(name))
 
     def down(self) -> None:
         for member in self.members:
@@ -252,6 +258,21 @@ class Cluster:
         draft = self._pids_file.with_suffix(".tmp")
         draft.write_text(json.dumps(pids))
         draft.replace(self._pids_file)
+
+
+def make_private(folder: Path) -> None:
+    """A folder that only its owner can look into; one that is there already keeps its mode."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(mode=0o700, exist_ok=True)
+
+
+def write_node_file(member: Member) -> None:
+    """The settings of a copy, which may have a token in them: nobody else may read the file."""
+    make_private(member.file.parent)
+    handle = os.open(member.file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(handle, "w") as file:
+        os.fchmod(handle, 0o600)  # it may be there already, from before
+        file.write(to_toml(member.settings))
 
 
 def _is_node(pid: int, file: Path) -> bool:

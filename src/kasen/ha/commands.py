@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,9 +11,12 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from kasen.ha.config import PRIMARY
+
 # Flight is loaded when it is first used: no other command needs it.
 if TYPE_CHECKING:
     from kasen.ha.cluster import Cluster, Member
+    from kasen.ha.wire import Json
 
 cluster = typer.Typer(help="Start and watch a distributed pipeline on this machine.", no_args_is_help=True)
 
@@ -33,9 +37,12 @@ def up(
 ) -> None:
     """Start every copy that does not run."""
     members = _open(file)
-    members.up()
+    started = members.up()
     folder = members.members[0].file.parent
-    typer.echo(f"{len(members.members)} processes started; their logs are in {folder}")
+    if not started and all(members.has_finished(member) for member in members.members):
+        typer.echo(f"every node has finished; to run it again, remove {folder} and the folders of the sinks")
+        return
+    typer.echo(f"{len(started)} processes started; their logs are in {folder}")
     while wait and any(members.pid(member) is not None for member in members.members):
         time.sleep(0.2)
 
@@ -45,20 +52,34 @@ def status(file: File) -> None:
     """Show who leads, what is held, and what went over the links."""
     members = _open(file)
     table = Table("copy", "process", "role", "generation", "held", "sent", "backup", "recovered")
+    states = {member.name: members.status(member) for member in members.members}
     for member in members.members:
-        table.add_row(*_row(members, member))
+        table.add_row(*_row(members, member, states[member.name]))
     Console().print(table)
     for node in dict.fromkeys(member.node for member in members.members):
-        copies = members.find(node)
-        if len(copies) > 1 and all(members.pid(member) is None for member in copies):
-            typer.echo(f"both copies of {node} are gone", err=True)
+        if (trouble := _trouble(members, node, states)) is not None:
+            typer.echo(f"{node}: {trouble}", err=True)
 
 
-def _row(members: Cluster, member: Member) -> list[str]:
+def _trouble(members: Cluster, node: str, states: Mapping[str, Json | None]) -> str | None:
+    """Why nobody leads a node, if nobody does."""
+    copies = members.find(node)
+    if members.has_finished(copies[0]):
+        return None
+    if all(members.pid(member) is None for member in copies):
+        return "its process is gone" if len(copies) == 1 else "both copies are gone"
+    said = [state for member in copies if (state := states[member.name]) is not None]
+    if any(state["role"] == PRIMARY for state in said):
+        return None
+    reasons = [state["waits_for"] for state in said if state["waits_for"] is not None]
+    return f"nobody leads: {'; '.join(reasons)}" if reasons else "nobody leads yet"
+
+
+def _row(members: Cluster, member: Member, said: Json | None) -> list[str]:
     pid = members.pid(member)
     if pid is None:
-        return [member.name, "-", "ended", "", "", "", "", ""]
-    said = members.status(member)
+        ended = "finished" if members.has_finished(member) else "ended"
+        return [member.name, "-", ended, "", "", "", "", ""]
     if said is None:
         return [member.name, str(pid), "silent", "", "", "", "", ""]
     outputs = list(said["outputs"].values())
@@ -81,7 +102,7 @@ def kill(file: File, name: Name) -> None:
 def heal(file: File, name: Name) -> None:
     """Start the dead copies of a node again; they come back as secondaries."""
     healed = _open(file).heal(name)
-    typer.echo(f"started {', '.join(healed)}" if healed else f"nothing of {name} is dead")
+    typer.echo(f"started {', '.join(healed)}" if healed else f"{name} needs no healing")
 
 
 @cluster.command()

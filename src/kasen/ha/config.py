@@ -45,7 +45,8 @@ class Tls:
 class NodeConfig:
     """`batch` is how many tuples wait before they go to a downstream secondary: 1 is Active Standby, None
     never sends any (Upstream Backup), "auto" keeps the bounds. `routes` says where to dial for an address
-    that is reached another way. Times are in seconds, `queue` in tuples."""
+    that is reached another way. `finished_folder` is a folder that nodes share, where each notes that it has
+    finished. Times are in seconds, `queue` in tuples."""
 
     name: str
     listen: str
@@ -72,6 +73,7 @@ class NodeConfig:
     token: str | None = None
     tls: Tls | None = None
     routes: Mapping[str, str] = field(default_factory=dict)
+    finished_folder: Path | None = None
     file: Path | None = None
 
 
@@ -101,7 +103,7 @@ def node_of(given: dict[str, Any], base: Path) -> NodeConfig:
         if not isinstance(given.get(key), str) or not given[key]:
             raise DataError(f"a node needs {key}")
     values = {key: value for key, value in given.items() if key not in files}
-    for key in ("app", "sink"):
+    for key in ("app", "sink", "finished_folder"):
         if key in values:
             values[key] = base / str(values[key])
     for key in ("ack_interval", "ping_interval", "snapshot_interval", "max_recovery"):

@@ -1,64 +1,69 @@
-"""Who is the primary: pings, claims of a generation, takeover, and what a copy does when it starts.
+"""Who is the primary: pings, elections, takeover, and what a copy does when it starts.
 
-A secondary whose primary is silent claims the next generation at every neighbour's primary, upstream and
-downstream, and only then sends. A neighbour that has granted a generation rejects messages of earlier ones,
-so a primary that was only slow, stopped or cut off does no harm: it hears that it is fenced, and starts anew
-as the secondary.
+Both copies of a node ping each other for as long as they live. A secondary whose primary is silent takes
+over, if it is fit (`claims.py`). A primary that was paused or cut off learns from its own pings, of the other
+copy and of its neighbours, that a later generation was granted: it sends nothing any more, and starts anew as
+the secondary as soon as the other copy leads.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 import threading
 import time
 from collections.abc import Callable
 
-import pyarrow.flight as flight
-
-from kasen.errors import DataError
+from kasen.ha.claims import Candidate, Grants, Rewindable
 from kasen.ha.config import PRIMARY, SECONDARY
 from kasen.ha.node import Node
-from kasen.ha.sender import Sender
-from kasen.ha.snapshots import from_bytes, to_bytes
+from kasen.ha.snapshots import from_bytes
 from kasen.ha.status import status_of
-from kasen.ha.wire import BEGIN, FAULTS, Json, ask, call_options, connect, reason, unpack
+from kasen.ha.wire import BEGIN, FAULTS, Json, ask, connect, unpack
 
 _ASK_SECONDS = 0.3
 #: Of the interval between pings, what an answer may take: two silences in a row are then seen within 2.4 of
 #: them.
 _PING_SHARE = 0.6
-#: Pings that show both copies to be secondaries, before one of them leads.
+#: Pings that show both copies to be secondaries, before a fit one of them leads; a copy that holds nothing
+#: leaves it to the other for three times as long.
 _TURN = 2
 #: Silences in a row that mean a failure; more of them for a copy that was once taken for dead and was not.
 PATIENCE, _MOST_PATIENCE = 2, 16
-#: How long a copy that never saw its primary waits before it looks whether there is anything to take over.
-_GRACE_SECONDS = 5.0
-_SNAPSHOT_SECONDS = 30.0
-_LEASE_SECONDS = 3.0
+#: How often a copy that never saw its primary looks whether there is anything to take over, and how long it
+#: waits for a primary that may still be starting.
+_LOOK_SECONDS, _START_SECONDS = 1.0, 10.0
+#: How long a copy that starts waits for neighbours that may know it from before.
+_GRACE_SECONDS = 3.0
 
 
 class Failover:
-    """The questions that copies ask each other, and the thread of a secondary that watches its primary."""
+    """The questions that copies ask each other, and the thread that watches the other copy."""
 
     def __init__(
-        self, node: Node, senders: list[Sender], promoted: Callable[[], None], patience: int = PATIENCE
+        self, node: Node, senders: list[Rewindable], promoted: Callable[[], None], patience: int = PATIENCE
     ) -> None:
         self._node = node
-        self._senders = senders
         self._promoted = promoted
         self._patience = min(patience, _MOST_PATIENCE)
-        self._claims = False
         config = node.config
         self._ask_seconds = max(_ASK_SECONDS, 2 * config.ping_interval)
         links = (*config.inputs, *config.outputs)
         self._neighbours = {link.node: link.copies for link in links}
         addresses = {copy for link in links for copy in link.copies} | ({config.peer} - {None})
         self._clients = {address: connect(config, address) for address in addresses if address is not None}
+        self._grants = Grants(node, senders, self._neighbours)
+        self._candidate = Candidate(
+            node, senders, self._neighbours, self._ask_copy, self._grants, self._primary_is_back
+        )
+        self._seen_primary = False
+        self._in_turn = itertools.cycle([copy for copies in self._neighbours.values() for copy in copies])
         self.answers: dict[str, Callable[[bytes], Json]] = {
             "ping": lambda _: self._ping(),
             "status": lambda _: status_of(node),
             "seen": lambda body: self._seen(unpack(body)["node"]),
-            "claim": lambda body: self._claimed(unpack(body)),
+            "probe": lambda body: self._grants.probe(unpack(body)),
+            "claim": lambda body: self._grants.claim(unpack(body)),
             "snapshot": self._snapshot,
             "done": lambda _: self._done(),
             "stop": lambda _: self._stop(),
@@ -67,11 +72,15 @@ class Failover:
     def _ask(self, address: str, action: str, body: Json, timeout: float | None = None) -> Json:
         return ask(self._node.config, self._clients[address], action, body, timeout or self._ask_seconds)
 
+    def _ask_copy(self, address: str, action: str, body: Json, /) -> Json:
+        return self._ask(address, action, body)
+
     # ------------------------------------------------------------ answers
 
     def _ping(self) -> Json:
         node = self._node
-        return {"role": node.role, "g": node.generation, "holds": node.holds_input}
+        claims = self._grants.claiming
+        return {"role": node.role, "g": node.generation, "holds": node.holds_input, "claims": claims}
 
     def _seen(self, name: str) -> Json:
         """What this copy has of a neighbour: whether that one has been at work before."""
@@ -80,28 +89,6 @@ class Failover:
             known = node.known[name]
             received = [box.received for box in node.inboxes.values() if box.link.node == name]
             return {"g": known.generation, "received": max(received, default=BEGIN)}
-
-    def _claimed(self, claim: Json) -> Json:
-        node = self._node
-        name, generation, copy = claim["node"], claim["g"], claim["copy"]
-        with node.lock:
-            if name == node.config.name:
-                node.fence(generation)
-                return {"ok": True, "role": node.role}
-            known = node.known[name]
-            if copy not in self._neighbours[name]:
-                raise DataError(f"{copy} is no copy of {name}; those are {', '.join(self._neighbours[name])}")
-            if generation < known.generation or (generation == known.generation and copy != known.primary):
-                return {"ok": False, "g": known.generation}
-            node.learn(name, generation, copy)
-            for sender in self._senders:
-                if sender.target == (name, copy):
-                    sender.rewind(claim["positions"][sender.stream])
-            ends = {each.link.stream: each.queue.upto for each in node.outputs if each.link.node == name}
-            boxes = node.inboxes.values()
-            received = {box.link.stream: node.ack(box)["received"] for box in boxes if box.link.node == name}
-            reply = {"ok": True, "role": node.role, "claims": self._claims}
-            return {**reply, "received": received, "ends": ends}
 
     def _snapshot(self, body: bytes) -> Json:
         self._node.take_snapshot_in(from_bytes(body))
@@ -120,185 +107,160 @@ class Failover:
     # ------------------------------------------------------------ starting
 
     def decide_role(self) -> None:
-        """A copy that was at work before and comes back leaves the lead to the other one."""
-        node, config = self._node, self._node.config
-        if node.role == SECONDARY or config.peer is None:
-            node.promote(1) if node.role != SECONDARY else None
-            return
-        try:
-            peer = self._ask(config.peer, "ping", {})
-        except FAULTS:
-            peer = None
-        before, generation = self._was_at_work()
-        if peer is not None and (peer["role"] == PRIMARY or (before and peer["role"] == SECONDARY)):
-            with node.lock:
-                node.role, node.generation = SECONDARY, max(peer["g"], generation)
-        elif before:
-            node.log.warning("both copies of %s were lost; what is left is asked for upstream", config.name)
-            node.generation = generation
-            if not self._take_over(time.monotonic()):
-                node.role = SECONDARY  # the other copy was faster
-        else:
-            node.promote(max(1, generation))
+        """A copy that was at work before and comes back leaves the lead to the other one, or to an election.
 
-    def _was_at_work(self) -> tuple[bool, int]:
-        before, generation = False, 1
+        Neighbours know whether it was. While some of them have not started yet, nobody can tell.
+        """
+        node, config = self._node, self._node.config
+        if node.role == SECONDARY:
+            return
+        if config.peer is None:
+            node.promote(1)
+            return
+        due = time.monotonic() + _GRACE_SECONDS
+        while not node.stopping.is_set():
+            peer = self._ping_peer(self._ask_seconds)
+            before, generation, unknown = self._was_at_work()
+            if before or (peer is not None and peer["role"] == PRIMARY):
+                with node.lock:
+                    node.role, node.generation = SECONDARY, max(generation, peer["g"] if peer else 1)
+                self._seen_primary = before
+                return
+            if not unknown or time.monotonic() > due:
+                node.promote(max(1, generation))
+                return
+            node.stopping.wait(0.05)
+
+    def _was_at_work(self) -> tuple[bool, int, list[str]]:
+        """Whether a neighbour has seen this node at work, its last generation, and who could not be asked."""
+        before, generation, unknown = False, 1, []
         for name, copies in self._neighbours.items():
+            asked = False
             for copy in copies:
                 try:
                     seen = self._ask(copy, "seen", {"node": self._node.config.name})
                 except FAULTS:
                     continue
-                del name
+                asked = True
                 before = before or seen["received"] > BEGIN or seen["g"] > 1
                 generation = max(generation, seen["g"])
-                break
-        return before, generation
+            if not asked:
+                unknown.append(name)
+        return before, generation, unknown
 
     # ------------------------------------------------------------ watching
 
     def watch(self) -> None:
-        """Pings the primary until it is silent several times in a row; then takes over."""
+        """Pings the other copy until this one ends, and takes over where that is called for."""
         node, interval = self._node, self._node.config.ping_interval
-        peer = node.config.peer
-        assert peer is not None
-        seen, misses, idle, turn = False, 0, 0, math.inf
-        begin = heard = time.monotonic()
-        while not node.stopping.is_set() and node.role == SECONDARY:
+        misses = idle = 0
+        begin = heard = looked = time.monotonic()
+        while not node.stopping.is_set():
             asked = time.monotonic()
-            try:
-                answer = self._ask(peer, "ping", {}, _PING_SHARE * interval)
+            answer = self._ping_peer(_PING_SHARE * interval)
+            if answer is not None:
                 misses, heard = 0, time.monotonic()
-                node.generation = max(node.generation, answer["g"])
-                seen = seen or answer["role"] == PRIMARY
-                idle = idle + 1 if answer["role"] == SECONDARY else 0
-                turn = self._turn(bool(answer["holds"]))
-            except FAULTS:
-                misses += 1
-                idle = 0
-            lost = seen and misses >= self._patience
-            if not seen and misses and time.monotonic() - begin > _GRACE_SECONDS:
-                lost, begin = self._was_at_work()[0], time.monotonic()
-            if lost or idle >= turn:
-                node.measured["detection"] = time.monotonic() - heard
-                why = "is silent" if lost else "is a secondary too"
-                node.log.warning("%s %s: taking over", peer, why)
-                if self._take_over(time.monotonic()):
-                    return
+                node.peer_heard, node.peer_holds = heard, bool(answer["holds"])
+            if node.is_primary:
                 misses = idle = 0
+                self._check_lead(answer)
+            else:
+                misses, idle = self._count(answer, misses, idle)
+                lost = misses >= self._patience and (self._seen_primary or node.suspended)
+                if misses and not lost and asked - looked > _LOOK_SECONDS:
+                    looked = asked
+                    lost = asked - max(begin, heard) > _START_SECONDS or self._was_at_work()[0]
+                if lost or idle >= self._turn(answer):
+                    node.measured["detection"] = time.monotonic() - heard
+                    self._take_over("is silent" if lost else "does not lead")
+                    misses = idle = 0
             pause = interval - (time.monotonic() - asked) if misses == 0 else 0.02
             if pause > 0:
                 node.stopping.wait(pause)
 
-    def _turn(self, other_holds: bool) -> float:
-        """After how many pings between two secondaries this one takes the lead.
+    def _ping_peer(self, timeout: float) -> Json | None:
+        peer = self._node.config.peer
+        assert peer is not None
+        try:
+            return self._ask(peer, "ping", {}, timeout)
+        except FAULTS:
+            return None
 
-        One that holds nothing leaves it to the other; with snapshots for good, as the state would be lost.
-        """
-        if self._node.holds_input or not other_holds:
-            return _TURN
-        return math.inf if self._node.is_passive else 3 * _TURN
-
-    def _take_over(self, detected: float) -> bool:
-        """Claims the next generation everywhere, then leads; False if another copy does."""
-        self._claims = True
-        done = self._claim_everywhere(detected)
-        self._claims = False
-        if not done:
-            self._node.give_up()
-        return done
-
-    def _claim_everywhere(self, detected: float) -> bool:
+    def _check_lead(self, answer: Json | None) -> None:
+        """On a primary: has a later generation been granted while it was paused or cut off?"""
         node = self._node
-        generation = node.generation + 1
-        node.restore_snapshot()
+        if answer is not None and answer["g"] > node.generation:
+            if answer["role"] == PRIMARY:
+                node.step_down(f"the other copy leads generation {answer['g']}")
+            elif not answer["claims"]:
+                node.fence(answer["g"])  # it was granted by some, and gave up
+            return
+        copy = next(self._in_turn)
+        try:
+            node.fence(self._ask(copy, "seen", {"node": node.config.name})["g"])
+        except FAULTS:
+            return
+
+    def _count(self, answer: Json | None, misses: int, idle: int) -> tuple[int, int]:
+        """On a secondary: pings in a row without an answer, and with one that shows that nobody leads."""
+        node = self._node
+        if answer is None:
+            return misses + 1, 0
         with node.lock:
-            positions = {stream: inbox.received for stream, inbox in node.inboxes.items()}
-        claim = {
-            "node": node.config.name,
-            "g": generation,
-            "copy": node.config.listen,
-            "positions": positions,
-        }
-        missing = dict(self._neighbours)
-        replies: list[Json] = []
-        while missing and not node.stopping.is_set():
-            for name in list(missing):
-                reply = self._claim_at(name, claim)
-                if reply is not None and reply["ok"]:
-                    replies.append(reply)
-                    del missing[name]
-                elif reply is not None:
-                    node.log.warning("%s has granted generation %d already", name, reply["g"])
-                    node.generation = max(node.generation, reply["g"])
-                    return False
-            if missing and node.outputs and all(output.finished for output in node.outputs):
-                node.finish()  # the primary died when all was done; those who are missing have left
-                return True
-            if missing and not replies and self._primary_is_back():
-                return False
-            if missing:
-                node.stopping.wait(0.02)
-        if not missing:
-            self._lead(generation, replies, claim, detected)
-        return True
+            leads = answer["role"] == PRIMARY and answer["g"] >= node.generation
+            if node.suspended and leads:
+                node.step_down(f"the other copy leads generation {answer['g']}")
+            node.generation = max(node.generation, answer["g"])
+        self._seen_primary = self._seen_primary or answer["role"] == PRIMARY
+        if leads:
+            node.waits_for = None
+        if answer["role"] == SECONDARY and not answer["claims"]:
+            return 0, idle + 1
+        return 0, 0
 
-    def _claim_at(self, name: str, claim: Json) -> Json | None:
-        """The answer of the neighbour's primary, or None if none could be asked.
+    def _turn(self, answer: Json | None) -> float:
+        """After how many pings between two secondaries this one tries to lead.
 
-        A neighbour that has lost its primary too cannot be waited for while it waits for this node: then the
-        copy that is about to lead there answers for it.
+        One that holds nothing leaves it to the other at first; and of two that may lead, one tries earlier.
         """
-        heir = None
-        with self._node.lock:
-            first = self._node.known[name].primary
-        copies = sorted(self._neighbours[name], key=lambda copy: copy != first)
-        for copy in copies:
-            try:
-                reply = self._ask(copy, "claim", claim)
-            except FAULTS as fault:
-                self._node.log.info("claim at %s: %s", copy, reason(fault))
-                continue
-            reply["copy"] = copy
-            if not reply["ok"] or reply["role"] == PRIMARY:
-                return reply
-            if reply["claims"]:
-                heir = reply
-        return heir
+        node = self._node
+        if answer is None:
+            return math.inf
+        first = node.suspended or node.config.listen < str(node.config.peer)
+        turn = _TURN if first else _TURN + 1
+        return turn if node.holds_input or not answer["holds"] else 3 * turn
 
     def _primary_is_back(self) -> bool:
-        try:
-            assert self._node.config.peer is not None
-            return bool(self._ask(self._node.config.peer, "ping", {})["role"] == PRIMARY)
-        except FAULTS:
-            return False
+        answer = self._ping_peer(self._ask_seconds) if self._node.config.peer is not None else None
+        return answer is not None and answer["role"] == PRIMARY
 
-    def _lead(self, generation: int, replies: list[Json], claim: Json, detected: float) -> None:
+    def _take_over(self, why: str) -> None:
         node = self._node
-        ends: dict[str, int] = {}
-        received: dict[tuple[str, str], int] = {}
-        for reply in replies:
-            ends |= reply["ends"]
-            received |= {(reply["copy"], stream): upto for stream, upto in reply["received"].items()}
-        with node.lock:
-            for sender in self._senders:
-                if (key := (sender.target[1], sender.stream)) in received:
-                    sender.rewind(received[key])
-            node.measured["claim"] = time.monotonic() - detected
-            node.promote(generation)
+        detected = time.monotonic()
+        before = node.waits_for
+        if before is None:
+            node.log.warning("%s %s: taking over", node.config.peer, why)
+        ends = self._candidate.take_over(detected)
+        if ends is None:
+            if node.waits_for is not None and node.waits_for != before:
+                node.log.warning("not taking over: %s", node.waits_for)
+            if node.suspended and not node.is_passive and node.waits_for is not None:
+                node.step_down(node.waits_for)  # started anew, it can be told how to begin
+            return
+        if node.finished:
+            return
         self._promoted()
-        node.log.warning(
-            "primary now, generation %d, %.1f ms after detection", generation, node.measured["claim"] * 1e3
-        )
-        threading.Thread(target=self._tell_the_rest, args=(claim,), daemon=True).start()
+        claimed = node.measured["claim"] * 1e3
+        node.log.warning("primary now, generation %d, %.1f ms after detection", node.generation, claimed)
+        threading.Thread(target=self._tell_the_rest, daemon=True).start()
         threading.Thread(target=self._measure, args=(ends, detected), daemon=True).start()
 
-    def _tell_the_rest(self, claim: Json) -> None:
+    def _tell_the_rest(self) -> None:
         """The other copies too, so that whoever leads next knows; and the old primary, if it listens."""
+        claim = self._candidate.last_claim()
         others = {copy for copies in self._neighbours.values() for copy in copies}
-        if self._node.config.peer is not None:
-            others.add(self._node.config.peer)
-        for copy in others:
+        others.add(str(self._node.config.peer))
+        for copy in others.difference(self._candidate.granted):
             try:
                 self._ask(copy, "claim", claim)
             except FAULTS:
@@ -314,31 +276,6 @@ class Failover:
                 node.work_done.wait(0.05)
             node.measured["recovery"] = time.monotonic() - detected
         node.log.warning("recovered %.1f ms after detection", node.measured["recovery"] * 1e3)
-
-    def send_snapshots(self) -> None:
-        """Passive Standby: at every interval the newest state goes to the other copy."""
-        node, config = self._node, self._node.config
-        assert config.peer is not None
-        silent_since: float | None = None
-        while not node.stopping.wait(config.snapshot_interval):
-            if not node.is_primary:
-                continue
-            with node.lock:
-                snapshot, node.snapshot = node.snapshot, None
-                node.snapshot_wanted = True
-            if snapshot is None:
-                continue
-            try:
-                body = flight.Action("snapshot", to_bytes(snapshot))
-                list(self._clients[config.peer].do_action(body, call_options(config, _SNAPSHOT_SECONDS)))
-                silent_since = None
-                node.confirmed(snapshot)
-            except FAULTS as fault:
-                silent_since = silent_since or time.monotonic()
-                # As long as the other copy may be about to take over, it must find its input.
-                if not node.releases.alone and time.monotonic() - silent_since > _LEASE_SECONDS:
-                    node.log.warning("no other copy (%s): running without one", reason(fault))
-                    node.releases.alone = True
 
     def tell_peer_done(self) -> None:
         peer = self._node.config.peer

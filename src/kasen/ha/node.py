@@ -68,6 +68,14 @@ class Node:
         self.is_passive = config.peer is not None and (history or config.standby == "passive")
         self.snapshot: Snapshot | None = None
         self.snapshot_wanted = False
+        #: A primary that was fenced and does not know yet whether the other copy leads: it sends nothing, and
+        #: keeps its state, which may be the only one.
+        self.suspended = False
+        #: When the other copy last answered, by the monotonic clock, and whether it could take over.
+        self.peer_heard = time.monotonic()
+        self.peer_holds = False
+        #: Why this copy does not lead although the other one does not either.
+        self.waits_for: str | None = None
         self.releases = Releases(alone=config.peer is None)
         self._takes_over = False
         self._works = False
@@ -76,6 +84,7 @@ class Node:
         if isinstance(work, SinkWork):
             for stream, inbox in self.inboxes.items():
                 inbox.received, inbox.ended = work.positions[stream], work.ended[stream]
+                self.learn(inbox.link.node, *work.leaders[stream])
         self._keep_logs(isinstance(work, AppWork))
 
     def add_outputs(self, outputs: list[Output]) -> None:
@@ -92,7 +101,12 @@ class Node:
     @property
     def _waits_for_snapshots(self) -> bool:
         """A passive copy has no use for input, until it begins to take over."""
-        return self.is_passive and self.role == SECONDARY and not self._takes_over
+        return self.follows_snapshots and not self._takes_over
+
+    @property
+    def follows_snapshots(self) -> bool:
+        """Whether this copy's state is the last snapshot that it was sent."""
+        return self.is_passive and self.role == SECONDARY and not self.suspended
 
     def learn(self, name: str, generation: int, primary: str) -> None:
         """News of a neighbour's generation; whoever is behind is not listened to any more."""
@@ -100,6 +114,10 @@ class Node:
         if generation > known.generation:
             self.log.info("%s is now %s, generation %d", name, primary, generation)
             self.known[name] = Known(generation, primary)
+            if isinstance(self.work, SinkWork):
+                for inbox in self.inboxes.values():
+                    if inbox.link.node == name:
+                        self.work.leaders[inbox.link.stream] = generation, primary
             self.send_ready.notify_all()
 
     @property
@@ -109,21 +127,54 @@ class Node:
             return self.snapshot is not None
         return any(inbox.received > BEGIN for inbox in self.inboxes.values())
 
+    def positions(self) -> dict[str, int]:
+        """How far this copy has each input, if it were to lead now. Called with the lock."""
+        if self.follows_snapshots and self.snapshot is not None:
+            return dict(self.snapshot.positions)
+        return {stream: inbox.received for stream, inbox in self.inboxes.items()}
+
+    def output_starts(self) -> list[int]:
+        """Since when this copy has each output's answers, if it were to lead now. Called with the lock."""
+        if self.follows_snapshots and self.snapshot is not None:
+            return [int(marks["start"]) for marks, _ in self.snapshot.outputs]
+        return [output.queue.start for output in self.outputs]
+
+    @property
+    def rebuilds(self) -> bool:
+        """Whether this copy can start in the middle, if upstream says how.
+
+        A suspended primary cannot: it no longer has the log of its input. Started anew, it can.
+        """
+        return not self.is_passive and not self.suspended and self.work is not None
+
     def promote(self, generation: int) -> None:
         with self.lock:
             self.role, self.generation = PRIMARY, generation
-            self.snapshot = None
+            self.suspended = self._takes_over = False
+            self.snapshot = self.waits_for = None
             self.role_changes.notify_all()
             self.send_ready.notify_all()
             self.acks_ready.notify_all()
 
     def fence(self, generation: int) -> None:
-        """Another copy has a later generation: this one stops sending, and starts anew as the secondary."""
+        """Somebody has granted a later generation to the other copy: this one sends nothing from now on.
+
+        It keeps its state until the other copy is known to lead (`step_down`). If that one gives up or dies
+        on the way, this one claims the next generation.
+        """
         with self.lock:
             if generation > self.generation and self.is_primary:
-                self.log.warning(
-                    "fenced: another copy has generation %d, this one %d", generation, self.generation
-                )
+                self.log.warning("fenced: generation %d was granted, this is %d", generation, self.generation)
+                self.role, self.generation = SECONDARY, generation
+                self.suspended = True
+                self.snapshot = None
+                self.role_changes.notify_all()
+
+    def step_down(self, why: str) -> None:
+        """The other copy leads: this one starts anew as the secondary, with nothing of its old state."""
+        with self.lock:
+            if not self.stopping.is_set():
+                self.log.warning("%s: starting anew as the secondary", why)
                 self.role = SECONDARY
                 self.end("fenced")
 
@@ -168,7 +219,10 @@ class Node:
                     other.release(restart.of(stream))
             if given is not None:
                 self._restart_outputs = given.get("outputs", [])
-            if piece.start > inbox.received and not (self._waits_for_snapshots):
+            if piece.start > inbox.received and not self._waits_for_snapshots:
+                if not meta.get("gap"):
+                    # The sender took this copy to have more than it has. It asks when it connects again.
+                    raise DataError(f"{inbox.link.stream} from {piece.start} on, after {inbox.received}")
                 self._gap(inbox, piece, restart)
             while inbox.waiting_rows > self.config.queue and not self.stopping.is_set():
                 self.room.wait(0.2)
@@ -178,15 +232,19 @@ class Node:
             self.work_ready.notify_all()
 
     def _gap(self, inbox: Inbox, piece: Piece, restart: Restart | None) -> None:
-        """Upstream has released what this copy has not got: then nobody needs it, or it is lost."""
+        """Upstream has released what this copy has not got: then nobody needs it, or it is lost here."""
+        fault = DataError(
+            f"{self.config.name} has the input {inbox.link.stream} up to {inbox.received}, and"
+            f" {inbox.link.node} holds it only from {piece.start} on"
+        )
+        if self.suspended or (self.is_primary and self.config.peer is not None):
+            # Started anew, this copy may be told how to begin behind the gap; or the other one is fit.
+            self.step_down(str(fault))
+            raise fault
         if restart is None or restart.of(inbox.link.stream) < piece.start:
             if self.role == SECONDARY:
                 raise DataError(f"a gap up to {piece.start} that no release explains")
-            name = self.config.name
-            fault = DataError(
-                f"{name} has the input {inbox.link.stream} up to {inbox.received}, and {inbox.link.node} has"
-                f" it only from {piece.start} on: what lies between is lost, with both copies that had it"
-            )
+            fault = DataError(f"{fault}: what lies between is lost with the copy that had it")
             self.fail(fault)
             raise fault
         if self._restart is None or restart.at > self._restart.at:
@@ -244,7 +302,9 @@ class Node:
                 self.acks_ready.notify_all()
             if isinstance(work, AppWork) and self.is_primary and self._history(work) is None:
                 self.releases.note(result.upto, self.worked)
-                self._take_snapshot(work, result.upto)
+                if self.snapshot_wanted:
+                    self.snapshot_wanted = False
+                    self.snapshot = self.take_snapshot()
             self.work_done.notify_all()
 
     def _keep_stride(self) -> None:
@@ -257,11 +317,15 @@ class Node:
 
     # ------------------------------------------------------------ snapshots
 
-    def _take_snapshot(self, work: AppWork, upto: int) -> None:
-        """Between runs, if one is due."""
-        if self.snapshot_wanted:
-            self.snapshot_wanted = False
-            self.snapshot = snapshots.take(upto, self.worked, work.snapshot(), self.outputs)
+    def take_snapshot(self) -> Snapshot | None:
+        """The state between two runs, with what downstream may still ask for; None while a run goes on.
+
+        The working thread takes it after the run that was going on, if `snapshot_wanted`.
+        """
+        with self.lock:
+            if self._works or not self.is_primary or not isinstance(self.work, AppWork):
+                return None
+            return snapshots.take(self.worked, self.work.snapshot(), self.outputs)
 
     def confirmed(self, snapshot: Snapshot) -> None:
         """The other copy has the snapshot: what went into it is needed no more."""
@@ -276,24 +340,30 @@ class Node:
         The old primary, which was only slow, must not take its snapshot for confirmed.
         """
         with self.lock:
-            if self.is_primary or self._takes_over:
-                raise DataError(f"{self.config.name}: this copy is taking over")
+            if self.suspended:
+                self.step_down("the other copy sends its state")
+            if self.is_primary or self._takes_over or self.stopping.is_set():
+                raise DataError(f"{self.config.name}: this copy does not follow the other one now")
             self.snapshot = snapshot
             for stream, inbox in self.inboxes.items():
                 inbox.received = snapshot.positions[stream]
 
+    def begin_takeover(self) -> None:
+        """From now on this copy takes input, and no snapshots."""
+        with self.lock:
+            self._takes_over = True
+            self.role_changes.notify_all()
+
     def give_up(self) -> None:
-        """Another copy leads after all."""
+        """Another copy leads after all, or none can."""
         with self.lock:
             self._takes_over = False
 
     def restore_snapshot(self) -> None:
-        """Before taking over: this copy becomes what the primary was at its last snapshot, if it gets any."""
+        """Before leading: this copy becomes what the primary was at its last snapshot, if it follows any."""
         with self.lock:
-            self._takes_over = True
-            self.role_changes.notify_all()
             snapshot = self.snapshot
-            if not self.is_passive or snapshot is None or not isinstance(self.work, AppWork):
+            if not self.follows_snapshots or snapshot is None or not isinstance(self.work, AppWork):
                 return
             while self._works and not self.stopping.is_set():
                 self.work_done.wait(0.1)

@@ -16,12 +16,15 @@ _CHUNK = 1 << 16
 
 @dataclass(slots=True)
 class Route:
-    """From one copy to another. `forth` and `back` count bytes; `open` is cleared while the link is cut."""
+    """From one copy to another. `forth` and `back` count bytes; `open` is cleared while the link is cut;
+    `delay` is how many seconds whatever arrives waits, beside the relay's own delay."""
 
     target: tuple[str, int]
     port: int = 0
     forth: int = 0
     back: int = 0
+    delay: float = 0.0
+    carried: set[asyncio.StreamWriter] = field(default_factory=set)
     open: asyncio.Event = field(default_factory=asyncio.Event)
 
 
@@ -81,6 +84,16 @@ class Relay:
         for route in routes:
             self._loop.call_soon_threadsafe(route.open.set)
 
+    def drop(self, routes: list[Route]) -> None:
+        """Ends the connections that there are, as a firewall that is restarted does; new ones can be made."""
+        for route in routes:
+            self._loop.call_soon_threadsafe(self._abort, route)
+
+    @staticmethod
+    def _abort(route: Route) -> None:
+        for writer in route.carried:
+            writer.transport.abort()
+
     def close(self) -> None:
         asyncio.run_coroutine_threadsafe(self._cancel(), self._loop).result(5)
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -104,9 +117,13 @@ class Relay:
         except (OSError, asyncio.CancelledError):
             writer.transport.abort()
             return
-        await asyncio.gather(
-            self._copy(route, near, far_writer, forth=True), self._copy(route, far, writer, forth=False)
-        )
+        route.carried |= {writer, far_writer}
+        try:
+            await asyncio.gather(
+                self._copy(route, near, far_writer, forth=True), self._copy(route, far, writer, forth=False)
+            )
+        finally:
+            route.carried -= {writer, far_writer}
 
     async def _copy(
         self, route: Route, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, forth: bool
@@ -114,8 +131,8 @@ class Relay:
         try:
             while data := await reader.read(_CHUNK):
                 await route.open.wait()
-                if self._delay:
-                    await asyncio.sleep(self._delay)
+                if delay := self._delay + route.delay:
+                    await asyncio.sleep(delay)
                 if self._limit is not None:
                     await self._limit.pass_(len(data))
                 writer.write(data)

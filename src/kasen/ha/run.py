@@ -20,18 +20,24 @@ from kasen.errors import DataError, KasenError, ResourceError
 from kasen.ha.config import SECONDARY, STARTING, Neighbour, NodeConfig, read_node, with_role
 from kasen.ha.edge import Edge
 from kasen.ha.failover import PATIENCE, Failover
+from kasen.ha.finished import FinishedNodes
 from kasen.ha.node import Node
 from kasen.ha.node_state import Heard, Output
 from kasen.ha.out_queue import OutQueue
 from kasen.ha.sender import Sender
 from kasen.ha.server import NodeServer
 from kasen.ha.sink import SinkWork
+from kasen.ha.snapshot_sender import send_snapshots
 from kasen.ha.wire import unpack
 from kasen.ha.work import AppWork
 from kasen.plan.physical import Plan
-from kasen.runtime.memory import keep_freed_memory, own_process
+from kasen.runtime.memory import own_process
 
 _LINGER_SECONDS = 10.0
+#: Within this time, copies that lost a connection have made another one.
+_RECONNECT_SECONDS = 1.0
+#: For what a node that has finished still writes to its links.
+_LAST_WORDS_SECONDS = 0.5
 #: The exit code of a child that is to be started again as the secondary.
 FENCED = 75
 LoadPlan = Callable[[Path], Plan]
@@ -54,7 +60,7 @@ class Running:
         self.node = Node(replace(config, role=STARTING if config.role != SECONDARY else SECONDARY), work)
         schemas = output_schemas(plan)
         self.node.add_outputs([self._output(link, schemas) for link in config.outputs])
-        self._edge = None
+        self._edge, self._reads = None, False
         if work is None:
             assert plan is not None
             assert config.app is not None
@@ -62,7 +68,8 @@ class Running:
         self._senders = [
             Sender(self.node, out, copy) for out in self.node.outputs for copy in out.link.copies
         ]
-        self._failover = Failover(self.node, self._senders, self._promoted, patience)
+        self._failover = Failover(self.node, list(self._senders), self._promoted, patience)
+        self._finished = FinishedNodes(config.finished_folder)
         self._server: NodeServer | None = None
 
     def _output(self, link: Neighbour, schemas: dict[str, pa.Schema]) -> Output:
@@ -79,6 +86,9 @@ class Running:
         A fault is raised. Stops when it is not `wanted` any more.
         """
         node = self.node
+        if self._is_done():
+            self._finished.note(self.config.name)
+            return "finished"
         self._server = NodeServer(self.config, node)
         self._server.answers |= self._failover.answers
         if (journal := getattr(node.work, "journal", None)) is not None:
@@ -92,19 +102,24 @@ class Running:
         node.log.info("%s %s listens on %s", node.role, self.config.name, self.config.listen)
         if node.work is not None:
             threading.Thread(target=node.work_loop, name="work", daemon=True).start()
-        if node.role == SECONDARY:
-            threading.Thread(target=self._failover.watch, name="watch", daemon=True).start()
-        elif self._edge is not None:
+        if node.is_primary:
             self._promoted()
+        if self.config.peer is not None:
+            threading.Thread(target=self._failover.watch, name="watch", daemon=True).start()
         if node.is_passive:
-            threading.Thread(target=self._failover.send_snapshots, name="snapshots", daemon=True).start()
+            threading.Thread(target=send_snapshots, args=(node,), name="snapshots", daemon=True).start()
+        if isinstance(node.work, SinkWork) and all(node.work.ended.values()):
+            node.finish()  # those who send here may not know it yet
+            node.stopping.wait(_RECONNECT_SECONDS)
         while not node.stopping.wait(0.2):
-            if node.finished:
+            if node.finished or self._is_done():
+                node.finish()
                 self._leave()
             if not wanted():
                 node.end("stopped")
+        due = time.monotonic() + (_LAST_WORDS_SECONDS if node.verdict == "finished" else 0.0)
         for sender in self._senders:
-            sender.join(0.5)
+            sender.join(max(0.0, due - time.monotonic()))
             sender.cancel()
         if (close := getattr(node.work, "close", None)) is not None:
             close()
@@ -113,9 +128,15 @@ class Running:
         assert node.verdict is not None
         return node.verdict
 
+    def _is_done(self) -> bool:
+        """Nothing is left to do for a node whose downstream nodes have all finished, whoever leads it."""
+        below = [output.link.node for output in self.node.outputs] or [self.config.name]
+        return all(name in self._finished for name in below)
+
     def _promoted(self) -> None:
-        """An edge begins to read when it leads."""
-        if self._edge is not None:
+        """An edge begins to read when it leads for the first time."""
+        if self._edge is not None and not self._reads:
+            self._reads = True
             threading.Thread(target=self._read, name="edge", daemon=True).start()
 
     def _read(self) -> None:
@@ -129,6 +150,7 @@ class Running:
 
     def _leave(self) -> None:
         """Stays until those who send here know that all is done."""
+        self._finished.note(self.config.name)
         self._failover.tell_peer_done()
         due = time.monotonic() + _LINGER_SECONDS
         while self.node.exchanges and time.monotonic() < due and not self.node.stopping.is_set():
@@ -183,6 +205,7 @@ def run_node(file: Path, load: LoadPlan, role: str | None = None) -> int:
         format="%(asctime)s.%(msecs)03d %(name)s: %(message)s", datefmt="%H:%M:%S", stream=sys.stderr
     )
     logging.getLogger("kasen").setLevel(logging.INFO)
+    own_process()  # its children inherit that, and a child that takes another's place starts at once
     patience = PATIENCE
     while True:
         child = os.fork()
@@ -212,10 +235,8 @@ def _be_node(config: NodeConfig, load: LoadPlan, patience: int) -> NoReturn:
     """Never returns: gRPC would wait for connections of peers that may be gone."""
     parent = os.getppid()
     code = 0
-    keep_freed_memory()  # before there are threads
     try:
         running = Running(config, load, patience)
-        own_process()
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: running.node.end("stopped"))
         verdict = running.run(lambda: os.getppid() == parent)

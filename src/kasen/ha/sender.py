@@ -19,7 +19,7 @@ import pyarrow.flight as flight
 from kasen.ha.codec import squeeze
 from kasen.ha.node import Node
 from kasen.ha.node_state import Output, Sent
-from kasen.ha.wire import BEGIN, FAULTS, Json, Piece, call_options, connect, pack, reason, unpack
+from kasen.ha.wire import BEGIN, FAULTS, Json, Piece, call_options, connect, digest, pack, reason, unpack
 
 _MOST_ROWS = 1 << 16
 _PAUSE = 0.05
@@ -179,8 +179,10 @@ class Sender:
         meta: Json = {"g": node.generation, "to": known.generation, "start": piece.start, "upto": piece.upto}
         if piece.ended:
             meta["ended"] = True
+        if piece.start > self._position:
+            meta["gap"] = True
         news = not to_primary and queue.restart is not self._told
-        if queue.restart is not None and (news or piece.start > self._position):
+        if queue.restart is not None and (news or "gap" in meta):
             meta["restart"] = self._told = queue.restart
         self._position = piece.upto
         self._ended = piece.ended
@@ -205,12 +207,11 @@ class Sender:
 
     def _write_piece(self, writer: Any, piece: Piece, meta: Json, sent: Sent) -> None:
         compression = self._node.config.compression
-        content = pack(meta)
         if piece.batch is None:
-            writer.write_metadata(content)
+            writer.write_metadata(pack(meta))
         elif sent is self._output.backup and compression != "none":
             small = squeeze(piece.batch, compression)
-            content = pack({**meta, "squeezed": compression}) + b"\0" + small
+            content = pack({**meta, "squeezed": compression, "sum": digest(small)}) + b"\0" + small
             writer.write_metadata(content)
             sent.rows += piece.rows
             sent.payload += len(small)
@@ -220,7 +221,7 @@ class Sender:
             for first in range(0, batch.num_rows, _MOST_ROWS):
                 last = first + _MOST_ROWS >= batch.num_rows
                 part = batch.slice(first, _MOST_ROWS) if batch.num_rows > _MOST_ROWS else batch
-                text = content if last else pack({"part": True})
+                text = pack({**(meta if last else {"part": True}), "sum": digest(part.serialize())})
                 writer.write_with_metadata(part, text)
                 sent.rows += part.num_rows
                 sent.payload += part.nbytes

@@ -17,7 +17,7 @@ from kasen.ha.config import NodeConfig
 from kasen.ha.inbox import Inbox
 from kasen.ha.journal import Journal
 from kasen.ha.node import Node
-from kasen.ha.wire import Json, Piece, location, pack, reason, server_options, unpack
+from kasen.ha.wire import Json, Piece, digest, location, pack, reason, server_options, unpack
 
 
 class NodeServer(flight.FlightServerBase):  # type: ignore[misc]
@@ -71,7 +71,7 @@ class NodeServer(flight.FlightServerBase):  # type: ignore[misc]
             raise DataError(f"no input is for {hello['query']} of {hello['from']} as {hello['stream']}")
         if hello["copy"] not in inbox.link.copies:
             copies = ", ".join(inbox.link.copies)
-            raise DataError(f"{hello['copy']} is no copy of {hello['from']}; those are {copies}")
+            raise DataError(f"{hello['copy']} is not a copy of {hello['from']}; its copies: {copies}")
         schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(hello["schema"])))
         with node.lock:
             if hello["to"] > node.generation:
@@ -92,18 +92,9 @@ class NodeServer(flight.FlightServerBase):  # type: ignore[misc]
                 chunk.app_metadata.to_pybytes().partition(b"\0") if chunk.app_metadata else (b"", b"", b"")
             )
             meta = unpack(text)
-            batch = chunk.data
-            if small:
-                batch = expand(small, meta["squeezed"], schema, node.config.max_message)
-            if batch is not None:
-                if batch.nbytes > node.config.max_message:
-                    raise DataError(
-                        f"a message of {batch.nbytes} bytes; at most {node.config.max_message} are taken"
-                    )
-                if batch.schema != schema:
-                    raise DataError("a message with other columns than the link's")
-                if batch.num_rows:
-                    parts.append(batch)
+            batch = _checked(chunk.data, small, meta, schema, node.config.max_message)
+            if batch is not None and batch.num_rows:
+                parts.append(batch)
             if meta.get("part"):
                 continue
             whole = None
@@ -155,7 +146,31 @@ class NodeServer(flight.FlightServerBase):  # type: ignore[misc]
             raise flight.FlightServerError(f"no action {action.type!r}")
         try:
             answer = handler(action.body.to_pybytes())
-        except (DataError, KeyError, TypeError, ValueError) as fault:
+        except Exception as fault:  # whatever it was asked, this node goes on
             self._node.log.warning("refused %s from %s: %s", action.type, context.peer(), fault)
             raise flight.FlightServerError(f"refused: {fault}") from None
         return iter([pack(answer)])
+
+
+def _checked(
+    batch: pa.RecordBatch | None, small: bytes, meta: Json, schema: pa.Schema, most: int
+) -> pa.RecordBatch | None:
+    """The rows of a message. Nothing looks at them before they are known to be whole and well formed.
+
+    Arrow reads a batch as its header says. Offsets of texts beyond their buffer would be followed into
+    foreign memory, so a batch is validated before it is even measured.
+    """
+    if small:
+        if digest(small) != meta.get("sum"):
+            raise DataError("a message that is damaged: its checksum does not fit")
+        batch = expand(small, meta["squeezed"], schema, most)
+    if batch is None:
+        return None
+    if batch.schema != schema:
+        raise DataError("a message with other columns than the link's")
+    batch.validate(full=True)
+    if batch.nbytes > most:
+        raise DataError(f"a message of {batch.nbytes} bytes; at most {most} are taken")
+    if not small and digest(batch.serialize()) != meta.get("sum"):
+        raise DataError("a message that is damaged: its checksum does not fit")
+    return batch

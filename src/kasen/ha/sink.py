@@ -16,7 +16,7 @@ from kasen.connect.csv_sink import CsvSink
 from kasen.errors import DataError
 from kasen.ha.config import Neighbour
 from kasen.ha.out_queue import times
-from kasen.ha.wire import BEGIN, Piece, pack, unpack
+from kasen.ha.wire import BEGIN, Json, Piece, digest, pack, unpack
 from kasen.ha.work import Result
 from kasen.runtime.history import Restart
 
@@ -33,7 +33,8 @@ class SinkWork:
         self._journal = folder / "journal.jsonl"
         self._files: dict[str, CsvSink] = {}
         self.positions = {link.stream: BEGIN for link in inputs}
-        self.generations = {link.stream: 0 for link in inputs}
+        #: The latest generation that each link was written under, and the copy that led it.
+        self.leaders = {link.stream: (1, link.copies[0]) for link in inputs}
         self.ended = {link.stream: False for link in inputs}
         self._lengths: dict[str, int] = {}
         #: Of the latest pieces, µs from their first tuple's own time to its being written, by the wall clock.
@@ -49,13 +50,27 @@ class SinkWork:
         if len(complete) < len(whole):
             with self._journal.open("r+b") as file:
                 file.truncate(len(complete))
-        for line in complete.splitlines():
-            entry = unpack(line)
+        for number, line in enumerate(complete.splitlines(), 1):
+            entry = self._parse(line, number)
             stream = entry["stream"]
             if stream not in self.positions:
                 raise DataError(f"{self._journal} is of a sink with a link for {stream}")
             self.positions[stream], self._lengths[stream] = entry["position"], entry["length"]
-            self.generations[stream], self.ended[stream] = entry["generation"], entry["ended"]
+            self.ended[stream] = entry["ended"]
+            if "copy" in entry:
+                self.leaders[stream] = entry["generation"], entry["copy"]
+
+    def _parse(self, line: bytes, number: int) -> Json:
+        """An entry and, behind a tab, its checksum; journals of earlier versions have none."""
+        text, _, sum_ = line.partition(b"\t")
+        try:
+            if sum_ and digest(text).encode() != sum_:
+                raise DataError("its checksum does not fit")
+            return unpack(text)
+        except DataError as fault:
+            # What earlier lines say may be less than upstream still holds.
+            remedy = f"remove {self._folder} and start the cluster anew"
+            raise DataError(f"{self._journal}, line {number}, is damaged ({fault}); {remedy}") from None
 
     def accept(self, link: Neighbour, schema: pa.Schema) -> None:
         if link.stream not in self._files:
@@ -82,8 +97,10 @@ class SinkWork:
         return Result({}, max(self.positions.values()), all(self.ended.values()))
 
     def _entry(self, stream: str) -> bytes:
+        generation, copy = self.leaders[stream]
         entry = {"stream": stream, "position": self.positions[stream], "length": self._lengths[stream]}
-        return pack(entry | {"generation": self.generations[stream], "ended": self.ended[stream]}) + b"\n"
+        text = pack(entry | {"generation": generation, "copy": copy, "ended": self.ended[stream]})
+        return text + b"\t" + digest(text).encode() + b"\n"
 
     def _shorten(self) -> None:
         """Only the last line of each stream counts. The old journal counts until the new one has its name."""

@@ -8,22 +8,24 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from kasen.errors import DataError
 from kasen.ha.node_state import Output
-from kasen.ha.wire import Json, pack, unpack
+from kasen.ha.wire import Json, digest, pack, unpack
 from kasen.operators.base import State
+
+_DIGEST_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """`positions` is how far each input had been worked on; `outputs` what each queue held."""
 
-    upto: int
     positions: dict[str, int]
     state: dict[str, State]
     outputs: list[tuple[Json, pa.RecordBatch | None]]
 
 
-def take(upto: int, positions: dict[str, int], state: dict[str, State], outputs: list[Output]) -> Snapshot:
+def take(positions: dict[str, int], state: dict[str, State], outputs: list[Output]) -> Snapshot:
     """Called with the node's lock, between runs."""
     queues = []
     for output in outputs:
@@ -31,7 +33,7 @@ def take(upto: int, positions: dict[str, int], state: dict[str, State], outputs:
         piece = queue.read(queue.start, 1 << 62)
         marks = {"start": queue.start, "upto": queue.upto, "ended": queue.ended, "restart": queue.restart}
         queues.append((marks, piece.batch))
-    return Snapshot(upto, dict(positions), state, queues)
+    return Snapshot(dict(positions), state, queues)
 
 
 def to_bytes(snapshot: Snapshot) -> bytes:
@@ -42,7 +44,7 @@ def to_bytes(snapshot: Snapshot) -> bytes:
     }
     marks = [marks for marks, _ in snapshot.outputs]
     parts = {part: list(arrays) for part, arrays in snapshot.state.items()}
-    header = {"upto": snapshot.upto, "positions": snapshot.positions, "parts": parts, "outputs": marks}
+    header = {"positions": snapshot.positions, "parts": parts, "outputs": marks}
     arrays["header"] = np.frombuffer(pack(header), np.uint8)
     for index, (_, batch) in enumerate(snapshot.outputs):
         if batch is not None:
@@ -52,10 +54,15 @@ def to_bytes(snapshot: Snapshot) -> bytes:
             arrays[f"output/{index}"] = np.frombuffer(content.getvalue(), np.uint8)
     file = io.BytesIO()
     np.savez(file, allow_pickle=False, **arrays)
-    return file.getvalue()
+    content = file.getvalue()
+    return digest(content).encode() + content
 
 
-def from_bytes(content: bytes) -> Snapshot:
+def from_bytes(given: bytes) -> Snapshot:
+    """DataError if it is damaged."""
+    content = given[_DIGEST_BYTES:]
+    if digest(content).encode() != given[:_DIGEST_BYTES]:
+        raise DataError("a snapshot that is damaged: its checksum does not fit")
     with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
         header = unpack(arrays["header"].tobytes())
         state = {
@@ -69,4 +76,4 @@ def from_bytes(content: bytes) -> Snapshot:
                 reader = pa.ipc.open_stream(pa.py_buffer(arrays[f"output/{index}"].tobytes()))
                 batch = reader.read_next_batch()
             outputs.append((marks, batch))
-    return Snapshot(header["upto"], header["positions"], state, outputs)
+    return Snapshot(header["positions"], state, outputs)
