@@ -83,7 +83,7 @@ def test_what_queries_had_is_freed_when_they_are_dropped_or_replaced() -> None:
     [
         ("REGISTER QUERY b BACKFILL AS SELECT COUNT(*) AS n FROM s [RANGE 5]", "backfilled"),
         ("REPLACE QUERY round AS ISTREAM(SELECT v FROM s [NOW])", "loop"),
-        ("REPLACE QUERY n AS SELECT k, COUNT(*) AS n FROM s [RANGE 10] GROUP BY k, v", "much reads n"),
+        ("REPLACE QUERY n AS SELECT k, COUNT(*) AS n FROM s [RANGE 11] GROUP BY k, v", "much reads n"),
         ("REGISTER QUERY late AS SELECT k FROM s; AT 3 REGISTER QUERY later AS SELECT k FROM s", "times"),
     ],
 )

@@ -9,7 +9,7 @@ import numpy as np
 
 from kasen.kernels import accumulate as parts
 from kasen.kernels import candidates, render
-from kasen.kernels.groups import KEY, ROWS
+from kasen.kernels.groups import KEY, NULLS, ROWS
 from kasen.operators.batch import I64, ORDER_DOUBLE
 
 #: The span of sums of doubles to begin with: values from 2^-20 to 2^40 in full precision.
@@ -116,6 +116,26 @@ class Layout:
             new[:, start : start + counts] = old[:, at : at + counts]
             start += counts + _STEPS.get(op, 0) * (self.span.low - to.span.low)
             new[:, start : start + size - counts] = old[:, at + counts : at + size]
+
+    def regrouped(self, records: I64, keys: int, to: Layout, places: tuple[int, ...]) -> I64:
+        """The records, one after the other, in the layout of other calls, up to where its parts begin.
+
+        `places` has of each call of `to` its place among the calls here; -1 is COUNT(*).
+        """
+        new = np.zeros((len(records), to.begin), np.int64)
+        first = KEY + keys
+        new[:, :first] = records[:, :first]
+        new[:, NULLS] = 0
+        for place, at in enumerate(places):
+            new[:, first + place] = records[:, first + at] if at >= 0 else records[:, ROWS]
+            if at >= 0:
+                new[:, NULLS] |= (records[:, NULLS] >> at & 1) << place
+        new[:, to.fixed :] = records[:, self.fixed : self.begin]
+        return new
+
+    def part_of(self, op: int, column: int) -> tuple[int, int]:
+        """Where an ungated part begins, and how many words it has."""
+        return self._rows[self._places[op, column, -1]][parts.AT], self._size(op)
 
     def _size(self, op: int) -> int:
         sizes = {

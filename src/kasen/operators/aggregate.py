@@ -114,6 +114,30 @@ class Aggregate:
         self._begins = Bound(*arrays["begins"].tolist()) if len(arrays["begins"]) else None
         self._configure()
 
+    def by_itself(self) -> Aggregate:
+        """The aggregate as it is if it shares nothing, for `take_over`."""
+        return self
+
+    def take_over(self, other: Aggregate, places: tuple[int, ...], at: int) -> None:
+        """On a new operator: goes on, at a time, with the groups of another over rows that never leave.
+
+        `places` has of each call its place among the other's calls; -1 is COUNT(*).
+        """
+        del at
+        old = other._layout
+        new = Layout(self._keys, self._calls, self._leaving, old.span)
+        records = other._groups.used().reshape(-1, old.width)
+        moved = np.zeros((len(records), new.width), np.int64)
+        moved[:, : new.begin] = old.regrouped(records, self._keys, new, places)
+        columns = {
+            call.arg: other._calls[at].arg for call, at in zip(self._calls, places, strict=True) if at >= 0
+        }
+        for op, column in new.parts[:, [accumulate.OP, accumulate.COLUMN]].tolist():
+            to, size = new.part_of(op, column)
+            there, _ = old.part_of(op, columns[column])
+            moved[:, to : to + size] = records[:, there : there + size]
+        self.restore({**other.snapshot(), "records": moved.reshape(-1)})
+
     # ------------------------------------------------------------ running
 
     def _configure(self) -> None:

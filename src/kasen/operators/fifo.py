@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from kasen.operators.base import State
-from kasen.operators.batch import I64, Batch
+from kasen.operators.batch import I64, Batch, ones
 from kasen.operators.lazy import Lazy
 
 _LEAST = 64
@@ -77,6 +77,10 @@ class Fifo:
         """A copy of the data of the tuples at positions [first, last)."""
         copy: I64 = self.data[:, self._start + first : self._start + last].copy()
         return copy
+
+    def batch(self) -> Batch:
+        """A copy of all tuples, as insertions."""
+        return Batch(self.ts.copy(), self.sub.copy(), ones(len(self)), self.rows(0, len(self)))
 
     def drop(self, count: int) -> None:
         """Forgets the `count` oldest tuples."""

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from kasen.kernels import join as kernel
 from kasen.operators.base import State
 from kasen.operators.batch import I64, Batch, Bound, concat, empty
+from kasen.operators.held_tuples import HeldTuples
 from kasen.operators.out_buffer import OutBuffer
 from kasen.operators.row_store import RowStore
 
@@ -72,6 +73,9 @@ class HashJoin:
         if self._residual is not None:
             return concat(parts, self._columns)
         return self._out.take(int(cursor[kernel.WRITTEN]))
+
+    def held_tuples(self, position: int) -> HeldTuples:
+        return (self._left, self._right)[position].held_tuples()
 
     def next_instant(self) -> Bound | None:
         return None

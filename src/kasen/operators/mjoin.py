@@ -11,6 +11,7 @@ from kasen.kernels import mjoin as kernel
 from kasen.kernels import rings
 from kasen.operators.base import State
 from kasen.operators.batch import I64, Batch, Bound, concat, empty
+from kasen.operators.held_tuples import HeldTuples, from_rows
 from kasen.operators.join import Residual, satisfying
 from kasen.operators.net import net
 from kasen.operators.out_buffer import OutBuffer
@@ -169,6 +170,9 @@ class MJoin:
 
     def needs_input_since(self) -> Bound | None:
         return self._rings.since()
+
+    def held_tuples(self, position: int) -> HeldTuples:
+        return from_rows(self._rings.rows(position))
 
     def oldest(self, i: int) -> Bound | None:
         """The oldest tuple of input i in its window; None if there is none, or it is no window."""

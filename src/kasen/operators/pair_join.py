@@ -17,6 +17,7 @@ from kasen.kernels import pair_join as kernel
 from kasen.operators import two_cores
 from kasen.operators.base import State
 from kasen.operators.batch import I64, Batch, Bound, empty, ones
+from kasen.operators.held_tuples import HeldTuples, from_rows
 from kasen.operators.mjoin import Seen
 from kasen.operators.pair_match import PAIRS, Arrivals, PairMatch
 from kasen.operators.pair_output import PairOutput
@@ -145,6 +146,9 @@ class PairJoin:
 
     def needs_input_since(self) -> Bound | None:
         return min((since for side in (0, 1) if (since := self.oldest(side)) is not None), default=None)
+
+    def held_tuples(self, position: int) -> HeldTuples:
+        return from_rows(self._rows.rows(position))
 
     def oldest(self, i: int) -> Bound | None:
         """The oldest tuple of input i in its window; None if there is none."""

@@ -212,8 +212,12 @@ class PairRows:
         """The ts of the oldest row of a window."""
         return Bound(int(self._rows(side)[0, 0])) if self.held(side) else None
 
+    def rows(self, side: int) -> I64:
+        """A copy of a window's rows: [n, 1 + words], ts and the words."""
+        return np.ascontiguousarray(self._rows(side).T)
+
     def snapshot(self) -> State:
-        state: State = {f"rows{side}": np.ascontiguousarray(self._rows(side).T) for side in (0, 1)}
+        state: State = {f"rows{side}": self.rows(side) for side in (0, 1)}
         state["now"] = self.cfg[:, [kernel.NOW_TS, kernel.NOW_SUB]].copy()
         return state
 

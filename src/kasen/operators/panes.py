@@ -208,6 +208,29 @@ class SlidingAggregate:
         self._set_ring(arrays["entries"].reshape(-1, self._entry_words), 0)
         self._begins = Bound(*arrays["begins"].tolist()) if len(arrays["begins"]) else None
 
+    def by_itself(self) -> SlidingAggregate:
+        """The aggregate as it is if it shares nothing, for `take_over`."""
+        return self
+
+    def take_over(self, other: SlidingAggregate, places: tuple[int, ...], at: int) -> None:
+        """On a new operator: goes on, at a time, with the groups and panes of another.
+
+        They have the same calls but for COUNT(*). `places` has of each call its place among the other's
+        calls; -1 is COUNT(*).
+        """
+        old = other._layout
+        new = self._layout_of(old.span)
+        records = other._groups.used().reshape(-1, other._groups.width)
+        moved = old.regrouped(records, self._keys, new, places)
+        # Panes that closed since the last report are among a group's rows, and not yet in what it shows.
+        slide = int(self._control[kernel.SLIDE])
+        entries = other._entries()
+        unseen = entries[entries[:, panes.END] > (at - 1) // slide * slide]
+        for place in (groups.KEY + self._keys + i for i, each in enumerate(places) if each < 0):
+            np.subtract.at(moved[:, place], unseen[:, panes.SLOT], unseen[:, panes.ENTRY_ROWS])
+        moved = np.concatenate([moved, records[:, old.begin :]], axis=1)
+        self.restore({**other.snapshot(), "records": moved.reshape(-1)})
+
     # ------------------------------------------------------------ running
 
     def _layout_of(self, span: Span) -> Layout:

@@ -8,9 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from kasen.kernels.hashing import hash_columns
-from kasen.kernels.partition_rows import push, rehash
+from kasen.kernels.partition_rows import COUNT, HEAD, push, rehash
 from kasen.operators.base import State
 from kasen.operators.batch import BEGIN, I64, Batch, Bound, concat
+from kasen.operators.held_tuples import HeldTuples, without_times
 
 _LEAST = 64
 
@@ -67,6 +68,18 @@ class PartitionRows:
         held = np.ones(len(self._links), np.bool_)
         held[self._free[: self._sizes[1]]] = False
         return np.ascontiguousarray(self._store[:, held])
+
+    def held_tuples(self, position: int) -> HeldTuples:
+        """The tuples, in each partition the oldest first."""
+        del position
+        slots = self._meta[: int(self._sizes[0]), HEAD]
+        left = self._meta[: int(self._sizes[0]), COUNT]
+        found = []
+        while len(slots):
+            found.append(slots)
+            more = left > 1
+            slots, left = self._links[slots[more]], left[more] - 1
+        return without_times(self._store[:, np.concatenate(found) if found else []])
 
     def _hash(self, data: I64) -> npt.NDArray[np.uint64]:
         """The key's hash: the key columns and which of them are NULL."""

@@ -7,6 +7,7 @@ import numpy as np
 from kasen.kernels import multimap
 from kasen.operators.base import State
 from kasen.operators.batch import I64, Bound
+from kasen.operators.held_tuples import HeldTuples, without_times
 
 _FIRST_CAPACITY = 256
 
@@ -45,6 +46,14 @@ class RowStore:
         """The ts at which the longest present row entered."""
         live = self._live()
         return Bound(int(live[:, multimap.SINCE].min())) if len(live) else None
+
+    def held_tuples(self) -> HeldTuples:
+        """The rows, each as often as it is there."""
+        live = self._live()
+        rows = np.repeat(
+            live[:, multimap.WORDS : multimap.WORDS + self.words], live[:, multimap.WEIGHT], axis=0
+        )
+        return without_times(rows.T)
 
     def snapshot(self, name: str) -> State:
         live = self._live()

@@ -12,6 +12,7 @@ from kasen.kernels.join import DONE, LEFT_FULL, OUTPUT_FULL, RIGHT_FULL
 from kasen.kernels.multimap import WORDS
 from kasen.operators.base import State
 from kasen.operators.batch import I64, Batch, Bound, empty
+from kasen.operators.held_tuples import HeldTuples
 from kasen.operators.join import Residual, oldest
 from kasen.operators.out_buffer import ROOM, OutBuffer
 from kasen.operators.row_store import RowStore
@@ -116,6 +117,10 @@ class SemiJoin:
         ) == OUTPUT_FULL:  # fmt: skip
             self._out.next_chunk()
             cursor[by_pairs.SETTLED] = 0
+
+    def held_tuples(self, position: int) -> HeldTuples:
+        assert position == 0, "of the right side only keys are held"
+        return self._left.held_tuples()
 
     def next_instant(self) -> Bound | None:
         return None

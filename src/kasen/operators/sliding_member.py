@@ -84,6 +84,14 @@ class Member:
         reach = self._shared.reach(self)
         return None if reach is None else Bound(reach[0])
 
+    def by_itself(self) -> SlidingAggregate:
+        return self._alone
+
+    def take_over(self, other: SlidingAggregate, places: tuple[int, ...], at: int) -> None:
+        """As that of SlidingAggregate."""
+        assert self.own is not None
+        self.own.take_over(other, places, at)
+
     def snapshot(self) -> State:
         return self._alone.snapshot()
 

@@ -35,6 +35,11 @@ class Touches:
     def process(self, inputs: Sequence[Batch], upto: Bound) -> Batch:
         return once(self._window.process((_without_columns(inputs[0]),), upto))
 
+    def count_on(self, first: int) -> None:
+        """On a new operator: the next tuple is number `first` of the stream."""
+        if isinstance(self._window, Rows):
+            self._window.count_on(first)
+
     def next_instant(self) -> Bound | None:
         return self._window.next_instant()
 

@@ -16,6 +16,7 @@ from kasen.kernels import window as kernel
 from kasen.operators.base import State
 from kasen.operators.batch import I64, Batch, Bound, concat, empty, two_in_order
 from kasen.operators.fifo import Fifo
+from kasen.operators.held_tuples import HeldTuples
 
 
 class Unbounded:
@@ -84,6 +85,10 @@ class Timed:
 
     def contents(self) -> I64:
         return self._held.rows(0, self._entered)
+
+    def held_tuples(self, position: int) -> HeldTuples:
+        del position
+        return HeldTuples(self._held.batch())
 
     def _leaving(self, at: int) -> Bound:
         return Bound(*kernel.leaving(int(self._held.ts[at]), int(self._held.sub[at]), self._shape))
@@ -210,8 +215,16 @@ class Rows:
         self._start = oldest
         self._first = before + 1
 
+    def count_on(self, first: int) -> None:
+        """On a new operator: the next tuple is number `first` of the stream."""
+        self._first = first
+
     def contents(self) -> I64:
         return self._held.rows(0, self._entered)
+
+    def held_tuples(self, position: int) -> HeldTuples:
+        del position
+        return HeldTuples(self._held.batch(), self._first)
 
     def _in(self, ordinals: I64) -> I64:
         return -(-ordinals // self._slide) * self._slide

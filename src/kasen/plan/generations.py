@@ -17,7 +17,7 @@ from kasen.plan.changes import LiveCatalog
 from kasen.plan.exchange import Exchange, nameless
 from kasen.plan.exprs import rebuild
 from kasen.plan.fragments import Cut, Fragment, Pin, cut_plan
-from kasen.plan.keep import are_alike, carried, kept_leaves, kept_steps
+from kasen.plan.kept_windows import Text, carried, keep
 from kasen.plan.logical import Node, Project, Ref, Scan, Streamify, walk
 from kasen.plan.physical import Plan, plan_query, share
 from kasen.plan.split import Need, Split, all_columns
@@ -130,12 +130,18 @@ def replacing(number: int, app: App, query: RegisteredQuery, names: LiveCatalog,
             f"{name} is in a loop, and cannot be replaced on executors",
             remedy="DROP and REGISTER the loop, or run it with --place driver",
         )
-    leaves = kept_leaves(plan_query(old.query(name), older.catalog), plan_query(query, names))
+    texts = Text(old.query(name), older.catalog), Text(query, names)
+    refusal = keep(
+        texts[0], plan_query(texts[0].query, older.catalog), texts[1], plan_query(query, names)
+    ).refusal
+    if refusal is not None:
+        raise refusal
     was = old.cut.plan.steps[old.root(name)].node
     new = plan_query(query, names, shards=True)
-    if not are_alike(was, new, leaves):
+    found_here = keep(texts[0], was, texts[1], new)
+    if found_here.refusal is not None or found_here.rebuilt:
         raise lies_elsewhere(name)
-    kept = kept_steps(was, new, leaves)
+    kept = found_here.steps
     same = carried(new, set(walk(was)), kept)
     plan = share(replace(app, queries=(query,), loops=(), changes=(), prepared=()), {query.name: new})
     ids = {step.node: step.id for step in plan.steps}

@@ -7,16 +7,19 @@ them, and everything above is computed anew from that, by operators made for the
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
 from kasen.errors import QueryError
 from kasen.operators.base import Holder
 from kasen.operators.batch import I64, Batch, Bound, concat, empty, ones
+from kasen.operators.held_tuples import HeldTuples, TupleHolder
 from kasen.operators.net import net
 from kasen.operators.streamify import units
 from kasen.plan.instantiate import Context, instantiate
-from kasen.plan.logical import Node, Ref, Scan, Streamify, Touches, WindowNode
+from kasen.plan.kept_windows import Replay
+from kasen.plan.logical import Filter, Node, Project, Ref, Scan, Streamify, Touches, WindowNode
 from kasen.runtime.graph import Graph
 
 #: What an outside relation holds, by its name: data [columns + 1, n].
@@ -43,7 +46,7 @@ class Contents:
             return self.table(node.name)
         operator = self._graph.operator(step)
         if isinstance(operator, Holder):
-            return _inserted(operator.contents())
+            return inserted(operator.contents())
         if isinstance(node, WindowNode):
             fault = f"the rows so far of {_source(node)} are kept nowhere, and this change would need them"
             raise QueryError(fault, remedy=_REMEDY)
@@ -61,12 +64,35 @@ class Contents:
         """The rows of an outside relation."""
         return self._tables(name)
 
+    def replayed(self, replay: Replay, source: int, to: Node, position: int, before: int) -> HeldTuples:
+        """The tuples that a step holds of a window, as another reads them; without times, just `before`."""
+        operator = self._graph.operator(source)
+        assert isinstance(operator, TupleHolder), type(operator).__name__
+        held = operator.held_tuples(replay.position)
+        batch = held.batch if held.has_times else at(held.batch, Bound(before - 1))
+        below = replay.source.children[replay.position]
+        if replay.condition is not None:
+            batch = self._through(Filter(below.schema, below, replay.condition), batch)
+        if not isinstance(to, Touches):
+            batch = self._through(Project(to.children[position].schema, below, replay.items), batch)
+        return replace(held, batch=batch)
+
+    def _through(self, node: Node, batch: Batch) -> Batch:
+        """A batch after a step that remembers nothing."""
+        return instantiate(node, self._context).process([batch], Bound(2**63 - 1))
+
     def above(self, node: Node, inputs: list[Batch]) -> Batch:
         """What a relation holds over what its inputs hold."""
         fresh = instantiate(node, self._context)
         if hasattr(fresh, "begin"):
             fresh.begin(Bound(_BEFORE))
         return bag(fresh.process([at(one, Bound(_BEFORE)) for one in inputs], Bound(_BEFORE + 1)))
+
+
+def inserted(data: I64) -> Batch:
+    """Rows as insertions, at no instant in particular."""
+    count = data.shape[1]
+    return at(Batch(ones(count), ones(count), ones(count), data), Bound(_BEFORE))
 
 
 def bag(changes: Batch) -> Batch:
@@ -88,11 +114,6 @@ def difference(new: Batch, old: Batch, instant: Bound) -> Batch:
     """The changes that make the new bag of the old one."""
     gone = Batch(old.ts, old.sub, -old.diff, old.data)
     return net(at(concat((gone, new), new.columns), instant))
-
-
-def _inserted(data: I64) -> Batch:
-    count = data.shape[1]
-    return at(Batch(ones(count), ones(count), ones(count), data), Bound(_BEFORE))
 
 
 def _source(node: Node) -> str:

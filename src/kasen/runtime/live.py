@@ -19,19 +19,23 @@ from kasen.errors import QueryError
 from kasen.operators.aggregate import Aggregate
 from kasen.operators.base import Operator, State
 from kasen.operators.batch import Batch, Bound, concat, empty
+from kasen.operators.held_tuples import Counting, GroupHolder, HeldTuples
 from kasen.operators.panes import SlidingAggregate
 from kasen.operators.sliding_member import Member
+from kasen.plan.build import Names
 from kasen.plan.changes import Change, Drop, LiveCatalog, Register, RegisteredQuery, StreamKind, statement_of
 from kasen.plan.instantiate import Context
-from kasen.plan.keep import is_stateless, kept_steps
+from kasen.plan.kept_windows import Kept, Text, is_stateless, keep
 from kasen.plan.logical import Delay, Node, Ref, Scan, Streamify, Touches, walk
 from kasen.plan.physical import own_nodes, plan_query
-from kasen.runtime.contents import Contents, Tables, at, bag, difference
+from kasen.runtime.contents import Contents, Tables, at, bag, difference, inserted
 from kasen.runtime.graph import Graph
 
 #: Since when a step remembers, and how it began: steps that began in different ways are not the same.
 Since = tuple[int, int]
 _CAME, _BACKFILLED, _REPLACED = range(3)
+#: From here on: steps that began with what others held, which are like no other.
+_REBUILT = 3
 BEGINNING: Since = (-(2**63), 0)
 
 #: The tuples that streams have retained, by name, at their own instants.
@@ -63,21 +67,22 @@ class LiveQuery:
 class Planned:
     """A query that is to come: its plan, the plan's own nodes, inputs first, and those that remember.
 
-    `keeps` are those that go on with what they have in the plan of the query that it replaces.
+    `kept` is what it goes on with of the query that it replaces.
     """
 
     plan: Node
     nodes: tuple[Node, ...]
     remember: frozenset[Node]
-    keeps: frozenset[Node]
+    kept: Kept
     in_loop: bool
 
     @staticmethod
-    def of(plan: Node, old: LiveQuery | None, *, in_loop: bool) -> Planned:
+    def of(text: Text, plan: Node, old: LiveQuery | None, before: Names, *, in_loop: bool) -> Planned:
+        """`old` is the query that has its name, as the catalog `before` the change knows it."""
         nodes = own_nodes(plan)
-        keeps = kept_steps(old.plan, plan) if old is not None else frozenset()
+        kept = Kept() if old is None else keep(Text(old.registered, before), old.plan, text, plan)
         remember = frozenset(node for node in nodes if not is_stateless(node))
-        return Planned(plan, tuple(nodes), remember, keeps, in_loop)
+        return Planned(plan, tuple(nodes), remember, kept, in_loop)
 
 
 @dataclass(slots=True)
@@ -91,6 +96,9 @@ class _Placed:
     start: Bound
     retained: Retained
     backfilled: bool
+    kept: Kept
+    #: What inputs of new steps begin with.
+    replayed: Mapping[tuple[Node, int], HeldTuples]
     held: dict[Node, Batch] = field(default_factory=dict)
 
     @property
@@ -127,6 +135,7 @@ class LiveQueries:
         self._born: set[int] = set()
         self._came: set[str] = set()
         self._primed: dict[int, Batch] = {}
+        self._rebuilt = _REBUILT
         self.queries: dict[str, LiveQuery] = {}
         self.told: dict[str, Batch] = {}
 
@@ -362,22 +371,38 @@ class LiveQueries:
         name = action.query.name
         old = self.queries.get(name.lower())
         began = BEGINNING if time is None else (time, _BACKFILLED if action.backfill else _CAME)
+        kept = planned.kept if time is not None else Kept()
         if old is not None and time is not None:
             began = (time, _REPLACED)
+            if kept.refusal is not None:
+                raise kept.refusal
         query = LiveQuery(action.query, planned.plan, {}, {}, _UNKNOWN, began, planned.in_loop)
         mine: list[int] = []
         for node in planned.nodes:
             since = began if node in planned.remember else None
-            if old is not None and time is not None and node in planned.keeps:
+            if old is not None and node in kept.steps:
                 since = old.since[node]
+            elif time is not None and node in kept.rebuilt:
+                since = (time, self._rebuilt)
+                self._rebuilt += 1
             self._step(node, query, since, splice, mine)
         query.root = query.steps[planned.plan]
         splice.coming[name.lower()] = query
         if time is not None:
             past = retained if action.backfill else {}
-            start = min((int(batch.ts[0]) for batch in past.values() if len(batch)), default=time - 1)
-            placed = _Placed(query, old, set(mine), time, Bound(start), past, action.backfill)
-            splice.placed[name.lower()] = placed
+            replayed = {} if old is None else self._replayed(kept, old, time)
+            known = [*past.values(), *(held.batch for held in replayed.values())]
+            start = min((int(batch.ts[0]) for batch in known if len(batch)), default=time - 1)
+            splice.placed[name.lower()] = _Placed(
+                query, old, set(mine), time, Bound(start), past, action.backfill, kept, replayed
+            )
+
+    def _replayed(self, kept: Kept, old: LiveQuery, time: int) -> dict[tuple[Node, int], HeldTuples]:
+        """What inputs of new steps begin with of the windows that the old text has, too."""
+        return {
+            (node, position): self._contents.replayed(replay, old.steps[replay.source], node, position, time)
+            for (node, position), replay in kept.replays.items()
+        }
 
     def _begin(self, placed: _Placed, splice: Splice) -> None:
         """What a query that comes while data flows begins with."""
@@ -466,12 +491,31 @@ class LiveQueries:
             return nothing if node.is_stream else at(self._before(step, splice), placed.start)
         if isinstance(node, Delay):
             return nothing  # what was on its way before the change is never delivered
-        inputs = [self._holds(child, placed, splice) for child in node.children]
+        if node in placed.kept.regroups:
+            return self._take_over(node, placed)
         if not is_stateless(node):
             self._graph.begin_steps([step], placed.start)
-        changes = self._graph.operator(step).process(inputs, Bound(placed.time))
+        operator = self._graph.operator(step)
+        inputs = []
+        for position, child in enumerate(node.children):
+            replayed = placed.replayed.get((node, position))
+            inputs.append(self._holds(child, placed, splice) if replayed is None else replayed.batch)
+            if replayed is not None and isinstance(operator, Counting):
+                operator.count_on(replayed.first)
+        changes = operator.process(inputs, Bound(placed.time))
         # A stream within a query that goes on does not tell again what its relation held before.
         return nothing if isinstance(node, Streamify) and not placed.backfilled else changes
+
+    def _take_over(self, node: Node, placed: _Placed) -> Batch:
+        """A new aggregate goes on with the groups of an old one."""
+        regroup = placed.kept.regroups[node]
+        assert placed.old is not None
+        new = self._graph.operator(placed.query.steps[node])
+        old = self._graph.operator(placed.old.steps[regroup.source])
+        assert isinstance(new, GroupHolder)
+        assert isinstance(old, GroupHolder)
+        new.take_over(old.by_itself(), regroup.calls, placed.time)
+        return at(inserted(new.contents()), placed.start)
 
     def _before(self, step: int, splice: Splice) -> Batch:
         """What a step that remembers held before the change, as far as it will not flow in by itself."""
@@ -551,6 +595,7 @@ class LiveQueries:
     def _enter(self, query: LiveQuery) -> None:
         key = query.registered.name.lower()
         self.queries[key] = query
+        self._rebuilt = max(self._rebuilt, *(each[1] + 1 for each in query.since.values() if each), _REBUILT)
         self._graph.outputs[query.registered.name] = query.root
         for node, step in query.steps.items():
             self._users.setdefault(step, set()).add(key)

@@ -25,8 +25,9 @@ from kasen.operators.two_cores import share
 from kasen.operators.value_order import ValueOrder
 from kasen.plan.changes import Change, LiveCatalog, Register, RegisteredQuery
 from kasen.plan.instantiate import Context
+from kasen.plan.kept_windows import Text
 from kasen.plan.lower import is_net
-from kasen.plan.physical import Plan, own_nodes, plan_query
+from kasen.plan.physical import Plan, check_changes, own_nodes, plan_query
 from kasen.runtime.feed import Feed, Rows, as_batch, join, number_tuples, skip, times_of
 from kasen.runtime.graph import Graph
 from kasen.runtime.live import LiveQueries, Planned
@@ -383,7 +384,8 @@ class Pipeline:
                 key = one.query.name.lower()
                 in_loop = after.in_loop(key)
                 plan = plan_query(one.query, after, in_loop=in_loop)
-                found[key] = Planned.of(plan, self.live.queries.get(key), in_loop=in_loop)
+                text, old = Text(one.query, after), self.live.queries.get(key)
+                found[key] = Planned.of(text, plan, old, self.catalog, in_loop=in_loop)
         return found
 
     def apply(self, ready: Ready) -> tuple[Change, ...]:
@@ -401,6 +403,7 @@ class Pipeline:
                 raise QueryError(
                     "one text cannot change queries at several times", remedy="give one text a time"
                 )
+        self._check_pending(changes)
         decided = []
         for change in changes:
             if change.at is None:
@@ -411,6 +414,18 @@ class Pipeline:
                 self.pending.sort(key=lambda each: each.at or 0)
             decided.append(change)
         return tuple(decided)
+
+    def _check_pending(self, changes: tuple[Change, ...]) -> None:
+        """Refuses changes if they, or those that wait, could not be made when their time has come."""
+        now = [change for change in changes if change.at is None]
+        later = sorted(
+            (each for each in (*self.pending, *changes) if each.at is not None), key=lambda each: each.at or 0
+        )
+        if later:
+            catalog = self.catalog.copy()
+            for change in now:
+                catalog.apply(change)
+            check_changes(catalog, later)
 
     def check_changes(self, check: Callable[[Change], None]) -> None:
         """Whoever writes answers may refuse a change."""

@@ -31,7 +31,7 @@ from kasen.plan.generations import (
     use,
 )
 from kasen.plan.instantiate import Context
-from kasen.plan.keep import is_stateless
+from kasen.plan.kept_windows import is_stateless
 from kasen.plan.logical import Delay, Node, Ref, Scan, Streamify
 from kasen.plan.lower import is_net
 from kasen.plan.physical import Plan
