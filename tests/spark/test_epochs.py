@@ -11,6 +11,7 @@ import pytest
 
 from kasen.errors import DataError
 from kasen.runtime.arrays import pack_arrays, unpack_arrays
+from kasen.runtime.checksum import DamagedFile, checksum, seal
 from kasen.spark.epochs import LEAST, TIMES, Journal, Store
 from kasen.spark.ledger import Ledger
 from kasen.spark.state_files import Files
@@ -59,16 +60,17 @@ def test_files_that_no_record_lists_do_not_count_and_are_removed(tmp_path: Path)
     one.commit(record(0, file=kept))
     again = store(tmp_path)
     again.load()
-    assert again.files.list("files") == ["files/a"]
+    assert again.files.list("files") == [kept]
 
 
 def test_two_restore_points_are_kept_and_older_files_removed(tmp_path: Path) -> None:
     one = store(tmp_path)
     one.load()
+    written = []
     for epoch in range(6):
-        name, _ = one.files.write(f"files/{epoch}", b"x")
-        one.commit(record(epoch, file=name))
-    assert one.files.list("files") == ["files/4", "files/5"]
+        written.append(one.files.write(f"files/{epoch}", b"x")[0])
+        one.commit(record(epoch, file=written[-1]))
+    assert one.files.list("files") == written[-2:]
 
 
 @pytest.mark.parametrize(
@@ -89,7 +91,8 @@ def test_a_store_of_another_app_or_layout_is_refused(
 def test_a_store_of_another_format_is_refused(tmp_path: Path) -> None:
     store(tmp_path).load()
     identity = tmp_path / "identity.json"
-    identity.write_text(identity.read_text().replace('"version": 2', '"version": 99'))
+    content = identity.read_bytes().partition(b"\n")[2]
+    identity.write_bytes(seal(content.replace(b'"version": 3', b'"version": 99')))
     with pytest.raises(DataError, match="has format 99"):
         store(tmp_path).load()
 
@@ -129,13 +132,123 @@ def test_a_record_tells_what_is_new_and_its_size_does_not_grow_with_the_log(tmp_
     assert found == record(299, journal={"snapshot": None, "log": log}, notes={"rows": 299})
 
 
-def test_a_damaged_record_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["identity.json", "commits/000000000000.json"])
+def test_a_damaged_record_is_named(name: str, tmp_path: Path) -> None:
     one = store(tmp_path)
     one.load()
     one.commit(record(0))
-    (tmp_path / "commits" / "000000000000.json").write_text("{")
-    with pytest.raises(DataError, match=r"000000000000\.json is damaged"):
-        store(tmp_path).load()
+    sound = (tmp_path / name).read_bytes()
+    damaged = bytearray(sound)
+    damaged[-3] ^= 1
+    for content in (b"", b"{", sound[:-1], sound[28:], bytes(damaged)):
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(DamagedFile, match=f"{name} is damaged"):
+            store(tmp_path).load()
+    (tmp_path / name).unlink()
+    if name == "identity.json":
+        with pytest.raises(DamagedFile, match=f"{name} is damaged"):
+            store(tmp_path).load()
+
+
+def test_a_damaged_change_by_hand_is_named(tmp_path: Path) -> None:
+    one = store(tmp_path)
+    one.load()
+    one.note_change(-1, "DROP QUERY q")
+    one.note_change(-1, "DROP QUERY r")
+    assert store(tmp_path).changes() == {-1: ["DROP QUERY q", "DROP QUERY r"]}
+    file = tmp_path / "changes" / "000000000000-000001.cql"
+    for content in (file.read_bytes()[:-2], None):
+        file.unlink()
+        if content is not None:
+            file.write_bytes(content)
+        with pytest.raises(DamagedFile, match=r"000000000000-000001\.cql is damaged"):
+            store(tmp_path).changes()
+
+
+class Log:
+    """An input log that knows of so many epochs, and has done them."""
+
+    def __init__(self, epochs: int) -> None:
+        self.known, self.done = epochs, epochs
+
+    def is_done(self, epoch: int) -> bool:
+        return epoch < self.done
+
+    def can_redo(self, epoch: int) -> bool:
+        return epoch < self.known and not self.is_done(epoch + 1)
+
+    def redo(self, epoch: int) -> None:
+        self.done = epoch
+
+
+def resumed_from(folder: Path, log: Log) -> int:
+    """The epoch from which a new run goes on."""
+    one = store(folder)
+    found = one.load(log, one.files.find_damage)
+    assert log.done == (0 if found is None else found["epoch"] + 1)
+    return -1 if found is None else int(found["epoch"])
+
+
+@pytest.mark.parametrize("fault", ["a file", "a record", "a removed file", "a removed record"])
+def test_the_last_epoch_is_run_again_if_its_files_are_damaged(fault: str, tmp_path: Path) -> None:
+    one = store(tmp_path)
+    one.load()
+    for epoch in range(4):
+        name, _ = one.files.write(f"files/driver-{epoch:012}-x.segment", b"content")
+        one.commit(record(epoch, file=name))
+    assert resumed_from(tmp_path, Log(4)) == 3
+    target = tmp_path / (name if "file" in fault else "commits/000000000003.json")
+    if "removed" in fault:
+        target.unlink()
+    else:
+        target.write_bytes(target.read_bytes()[:-1])
+    # Without a log, or if that has gone on, nobody can come to the same state.
+    log = Log(4)
+    log.known = 3
+    with pytest.raises(DamagedFile, match=str(target)):
+        resumed_from(tmp_path, log)
+    with pytest.raises(DamagedFile, match=str(target)):
+        resumed_from(tmp_path, Log(5))
+    assert resumed_from(tmp_path, Log(4)) == 2
+    assert resumed_from(tmp_path, Log(3)) == 2
+    again = store(tmp_path)
+    again.load()
+    again.commit(record(3, file=again.files.write("files/driver-000000000003-y.segment", b"content")[0]))
+    assert resumed_from(tmp_path, Log(4)) == 3
+
+
+def test_an_epoch_is_not_run_again_if_queries_were_changed_after_it(tmp_path: Path) -> None:
+    one = store(tmp_path)
+    one.load()
+    for epoch in range(2):
+        one.commit(record(epoch, journal={"snapshot": None, "log": []}))
+    one.note_change(1, "DROP QUERY q")
+    (tmp_path / "commits" / "000000000001.json").write_bytes(b"")
+    with pytest.raises(DamagedFile, match=r"000000000001\.json is damaged"):
+        resumed_from(tmp_path, Log(2))
+
+
+def test_a_store_from_before_checksums_resumes_with_a_note(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    one = store(tmp_path)
+    one.load()
+    one.commit(record(0, file="files/a"))
+    assert not caplog.records
+    (tmp_path / "files" / "a").write_bytes(b"content")
+    for file in (tmp_path / "identity.json", tmp_path / "commits" / "000000000000.json"):
+        content = file.read_bytes().partition(b"\n")[2]
+        file.write_bytes(content.replace(b'"version": 3', b'"version": 2'))
+    again = store(tmp_path)
+    assert again.load() == record(0, file="files/a")
+    assert again.files.read("files/a") == b"content"
+    (note,) = caplog.records
+    assert f"{tmp_path} was written before Kasen had checksums" in note.message
+    again.commit(record(1, file="files/a"))
+    assert (tmp_path / "commits" / "000000000001.json").read_bytes().startswith(b"kasen-xxh3 ")
+    found = store(tmp_path).load()
+    assert found is not None
+    assert found["epoch"] == 1
 
 
 def test_a_record_that_was_removed_is_missed(tmp_path: Path) -> None:
@@ -144,10 +257,10 @@ def test_a_record_that_was_removed_is_missed(tmp_path: Path) -> None:
     for epoch in range(4):
         one.commit(record(epoch, notes={"rows": epoch}))
     (tmp_path / "commits" / "000000000001.json").unlink()
-    with pytest.raises(DataError, match=r"000000000002\.json does not follow the commit before"):
+    with pytest.raises(DamagedFile, match=r"000000000001\.json is damaged \(it is missing"):
         store(tmp_path).load()
     (tmp_path / "commits" / "000000000000.json").unlink()
-    with pytest.raises(DataError, match=r"000000000002\.json does not follow the commit before"):
+    with pytest.raises(DamagedFile, match=r"000000000001\.json is damaged \(it is missing"):
         store(tmp_path).load()
 
 
@@ -156,20 +269,20 @@ def test_files_of_an_epoch_to_come_are_left_alone(tmp_path: Path) -> None:
     one = store(tmp_path)
     one.load()
     one.commit(record(3))
-    for epoch in (3, 4):
-        one.files.write(f"files/driver-{epoch:012}-attempt.segment", b"content")
+    names = [one.files.write(f"files/driver-{epoch:012}-attempt.segment", b"content")[0] for epoch in (3, 4)]
     store(tmp_path).load()
-    assert one.files.list("files") == ["files/driver-000000000004-attempt.segment"]
+    assert one.files.list("files") == names[1:]
 
 
 def test_a_path_may_be_an_address_of_a_file_system(tmp_path: Path) -> None:
     files = Files(f"file://{tmp_path}")
     files.make("files")
-    assert files.write("files/a", b"content") == ("files/a", 7)
-    assert files.read("files/a") == b"content"
+    name = f"files/a.{checksum(b'content')}"
+    assert files.write("files/a", b"content") == (name, 7)
+    assert files.read(name) == b"content"
     assert files.create("files/b", b"first")
     assert not files.create("files/b", b"second")
-    assert files.read("files/b") == b"first"
+    assert files.record("files/b") == b"first"
 
 
 def test_segments_call_for_a_snapshot_when_they_far_outweigh_it() -> None:

@@ -76,7 +76,7 @@ def test_a_record_is_created_once(place: str) -> None:
     one.make("commits", "files")
     assert one.create("commits/0.json", b"first")
     assert not other.create("commits/0.json", b"second")
-    assert other.read("commits/0.json") == b"first"
+    assert other.record("commits/0.json") == b"first"
     assert [name for name in one.list("commits") if name.endswith(".json")] == ["commits/0.json"]
     one.write("files/a", b"content")
     other.remove("files/a")
@@ -123,7 +123,7 @@ def copy_to(address: str, folder: Path) -> None:
         name = file.relative_to(folder).as_posix()
         if "/" in name:
             files.make(name.rsplit("/", 1)[0])
-        files.write(name, file.read_bytes())
+        files._write(name, file.read_bytes())
 
 
 def refused(letters: str) -> list[tuple[str, ...]]:
@@ -160,7 +160,7 @@ def test_what_is_wrong_with_an_address_is_told(place: str, running: Hdfs, tmp_pa
 
     files = Files(f"{running.python}/{tmp_path.name}")
     files.make("empty", "other")
-    files.write("other/a.csv", b"ts,j\n1,2\n")
+    files._write("other/a.csv", b"ts,j\n1,2\n")
     with pytest.raises(DataError, match=r"no \*\.csv file in the folder hdfs://"):
         run(f"{place}/empty")
     with pytest.raises(DataError, match=r"other/a\.csv has no column 'k'; its columns are: ts, j"):

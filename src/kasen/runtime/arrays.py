@@ -39,7 +39,7 @@ def pack_arrays(states: dict[str, State], *, compress: bool = True) -> bytes:
     return packed
 
 
-def unpack_arrays(packed: bytes) -> dict[str, State]:
+def unpack_arrays(packed: bytes | memoryview) -> dict[str, State]:
     """The arrays, each in memory of its own that may be written to."""
     table = pa.ipc.open_file(pa.py_buffer(packed)).read_all()
     states: dict[str, State] = {}

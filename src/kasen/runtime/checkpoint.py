@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import os
 import re
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -151,20 +150,3 @@ def sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def sync_new(folder: Path, since: int) -> int:
-    """Makes files durable that were written to a folder since a time, or below it; returns the new time."""
-    latest = since
-    for place, _, names in os.walk(folder):
-        fresh = 0
-        for name in names:
-            with suppress(FileNotFoundError), (Path(place) / name).open("rb") as file:
-                written = os.fstat(file.fileno()).st_mtime_ns
-                if written >= since:
-                    os.fsync(file.fileno())
-                    latest = max(latest, written)
-                    fresh += 1
-        if fresh:
-            sync_folder(Path(place))
-    return latest

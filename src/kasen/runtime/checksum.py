@@ -30,6 +30,7 @@ class DamagedFile(DataError):
     """A durable file is missing, or is not what was written."""
 
     def __init__(self, file: str | Path, why: str) -> None:
+        self.file, self.why = str(file), why
         self.fault = f"{file} is damaged ({why})"
         super().__init__(f"{self.fault}; remove the checkpoint to start anew")
 
@@ -59,9 +60,13 @@ def verify(name: str | Path, found: str) -> None:
         raise DamagedFile(name, f"its checksum is {found}")
 
 
+def seal_line(content: bytes) -> bytes:
+    """The line with its checksum that stands before a sealed content."""
+    return _MARK + checksum(content).encode() + b"\n"
+
+
 def seal(content: bytes) -> bytes:
-    """The content behind a line with its checksum."""
-    return _MARK + checksum(content).encode() + b"\n" + content
+    return seal_line(content) + content
 
 
 def unseal(sealed: bytes | memoryview, file: str | Path, *, old: bool = False) -> bytes | memoryview:

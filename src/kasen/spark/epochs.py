@@ -9,6 +9,10 @@ While a window fills, its state is what was read, and no snapshot is worth its b
 Files carry the name of the attempt that wrote them. They count only if the epoch's commit record lists
 them, and that record is created or, if it is there already, left alone: a task or a driver that was thought
 dead and goes on writing changes nothing. Two records are kept, with the files they list.
+
+Files are named with their checksums, and records are sealed with theirs (state_files.py). If the last epoch's
+record or files are damaged, and Spark can run it again, the run resumes from the record before; any other
+damage is an error that names the file.
 """
 
 from __future__ import annotations
@@ -17,14 +21,19 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from kasen.errors import DataError
+from kasen.runtime.checksum import DamagedFile, checksum_in, log, note_unprotected, parsing
 from kasen.spark.delta import files_in, grow, shrink
-from kasen.spark.state_files import Files
+from kasen.spark.state_files import Damage, Files
 
-VERSION = 2
+VERSION = 3
+#: The format before there were checksums. Such a folder is still read, and added to.
+_OLD = 2
 _KEPT = 2
+#: A change made by hand, and what tells that there is one.
+_TEXT, _KEPT_TEXT = ".cql", ".kept"
 #: After so many records that tell what is new, one tells all.
 _WHOLE = 64
 #: Below this, segments never call for a snapshot: many small files cost more than their bytes.
@@ -96,6 +105,20 @@ def bytes_held(record: Any) -> int:
     return sum(bytes_held(part) for part in parts)
 
 
+class InputLog(Protocol):
+    """Who knows which rows an epoch had."""
+
+    def is_done(self, epoch: int) -> bool: ...
+
+    def can_redo(self, epoch: int) -> bool: ...
+
+    def redo(self, epoch: int) -> None: ...
+
+
+#: Finds a damaged file among some, if there is one.
+FindsDamage = Callable[[list[str]], Damage | None]
+
+
 class Store:
     """The epochs of one run of an app, in a folder: `commits/`, `files/`, and `changes/` made by hand.
 
@@ -110,26 +133,32 @@ class Store:
         self._whole: list[int] = []  # the epochs whose records tell all, as far as they are kept
         self._since_whole = 0
         self._query: str | None = None  # that was found to be the right one
+        #: The checksums of what Spark had noted by the epochs whose records are kept.
+        self.noted: dict[str, str] = {}
         self.files.make("commits", "files", "changes")
         self._has_changes = bool(self.files.list("changes"))
 
-    def load(self) -> dict[str, Any] | None:
-        """The last commit record; what no kept record lists is removed."""
+    def load(
+        self, input_log: InputLog | None = None, find_damage: FindsDamage | None = None
+    ) -> dict[str, Any] | None:
+        """The commit record to resume from; what no kept record lists is removed.
+
+        With an input log, that is the record before the last one if the last epoch's files are damaged.
+        """
         self._check_identity()
-        record: dict[str, Any] = {}
-        for name in self.files.list("commits"):
-            if not name.endswith(".json"):
-                continue
-            delta = self._read(name)
-            last = record.get("epoch")
-            record = grow(delta, record) if "new" in delta or record else {}
-            epoch = int(record.get("epoch", -1))
-            if name != _commit_file(epoch) or last not in (None, epoch - 1):
-                raise DataError(
-                    f"{self.files.root}/{name} does not follow the commit before, which was removed or is "
-                    "damaged; remove the folder to start anew"
-                )
-            self._keep(record, is_whole="new" in delta)
+        names = [name for name in self.files.list("commits") if name.endswith(".json")]
+        for name in names:
+            try:
+                self._add(name, find_damage if name == names[-1] else None)
+            except DamagedFile as damage:
+                if name != names[-1] or input_log is None:
+                    raise
+                self._redo(name, input_log, damage)
+        after = max(self._records, default=-1) + 1
+        if input_log is not None and input_log.is_done(after):
+            name = _commit_file(after)
+            self._redo(name, input_log, DamagedFile(f"{self.files.root}/{name}", "it is missing"))
+        self._note_unprotected()
         live = self._live()
         last = max(self._records, default=-1)
         for name in self.files.list("files"):
@@ -137,6 +166,39 @@ class Store:
             if name not in live and _epoch_of(name) <= last:
                 self.files.remove(name)
         return self._records[max(self._records)] if self._records else None
+
+    def _add(self, name: str, find_damage: FindsDamage | None) -> None:
+        """Reads the next record, and if asked to, the files that it names and the one before does not."""
+        delta = self._read(name)
+        before = self._records[max(self._records)] if self._records else {}
+        with parsing(f"{self.files.root}/{name}"):
+            epoch = int(name.removeprefix("commits/").removesuffix(".json"))
+            if before.get("epoch", epoch - 1) != epoch - 1 or not (before or "new" in delta):
+                missing = f"{self.files.root}/{_commit_file(epoch - 1)}"
+                raise DamagedFile(missing, f"it is missing, and {name} builds on it")
+            record = grow(delta, before)
+            self.noted |= record.get("noted", {})
+            if record["epoch"] != epoch:
+                raise ValueError(f"it is of epoch {record['epoch']}")
+        fault = find_damage(sorted(files_in(record) - files_in(before))) if find_damage is not None else None
+        if fault is not None:
+            raise DamagedFile(*fault)
+        self._keep(record, is_whole="new" in delta)
+
+    def _redo(self, name: str, input_log: InputLog, damage: DamagedFile) -> None:
+        """Takes back the last epoch, if Spark can run it again and nobody has changed queries since."""
+        epoch = max(self._records, default=-1) + 1
+        if name != _commit_file(epoch) or epoch in self.changes() or not input_log.can_redo(epoch):
+            raise damage
+        log.warning("note: %s; epoch %d is run again", damage.fault, epoch)
+        # Spark first: should the record outlast this process, all of this happens once more.
+        input_log.redo(epoch)
+        self.files.remove(name)
+
+    def _note_unprotected(self) -> None:
+        last = self._records[max(self._records)] if self._records else None
+        if self.files.met_old or (last is not None and None in map(checksum_in, files_in(last))):
+            note_unprotected(self.files.root)
 
     def _keep(self, record: dict[str, Any], *, is_whole: bool) -> None:
         epoch = int(record["epoch"])
@@ -150,22 +212,23 @@ class Store:
             self._since_whole += 1
 
     def _read(self, name: str) -> dict[str, Any]:
-        try:
-            record: dict[str, Any] = json.loads(self.files.read(name))
-            return record
-        except (ValueError, OSError) as error:
-            where = f"{self.files.root}/{name}"
-            raise DataError(f"{where} is damaged ({error}); remove the folder to start anew") from None
+        content = self.files.record(name)
+        with parsing(f"{self.files.root}/{name}"):
+            return dict(json.loads(content))
 
     def _check_identity(self) -> None:
         content = json.dumps(self._identity).encode()
-        if self.files.create("identity.json", content):
+        if not self.files.list("commits") and self.files.create("identity.json", content):
             return
+        self.files.takes_old = True
         found = self._read("identity.json")
-        if found["version"] != VERSION:
+        if found["version"] not in (VERSION, _OLD):
             raise DataError(
                 f"{self.files.root} has format {found['version']}; this Kasen reads format {VERSION}"
             )
+        if found["version"] == VERSION:
+            self.files.takes_old = False
+            found = self._read("identity.json")
         if found["app"] != self._identity["app"]:
             raise DataError(
                 f"{self.files.root} holds checkpoints of another app, or of another text of this one; "
@@ -176,6 +239,8 @@ class Store:
                 f"{self.files.root} holds state of {found['layout']}, and this run is of "
                 f"{self._identity['layout']}; run it as before, or remove the folder to start anew"
             )
+        if self.files.exists("query.json"):
+            self._read("query.json")  # better now than in an epoch
 
     def check_query(self, query: str, epoch: int) -> None:
         """Refuses epochs of another streaming query than the one whose state this is."""
@@ -218,23 +283,28 @@ class Store:
     def note_change(self, after: int, text: str) -> None:
         """Queries were changed by hand after an epoch; `replay` does it again at the same place."""
         number = len(self.changes().get(after, ()))
-        self.files.create(f"changes/{after + 1:012}-{number:06}.cql", text.encode())
+        name = f"changes/{after + 1:012}-{number:06}"
+        self.files.create(f"{name}{_TEXT}", text.encode())
+        # No record names the text before the next commit does: this tells if it is gone.
+        self.files.create(f"{name}{_KEPT_TEXT}", b"")
         self._has_changes = True
 
     def changes(self) -> dict[int, list[str]]:
         """The texts that changed queries, by the epoch after which they did (-1: before the first)."""
         found: dict[int, list[str]] = {}
-        for name in self.files.list("changes"):
-            if name.endswith(".cql"):
-                after = int(name.split("/")[1].split("-")[0]) - 1
-                found.setdefault(after, []).append(self.files.read(name).decode())
+        names = self.files.list("changes")
+        texts = {name.removesuffix(_KEPT_TEXT) + _TEXT for name in names if name.endswith(_KEPT_TEXT)}
+        for name in sorted(texts | {name for name in names if name.endswith(_TEXT)}):
+            after = int(name.split("/")[1].split("-")[0]) - 1
+            found.setdefault(after, []).append(self.files.record(name).decode())
         return found
 
     def _forget_changes(self) -> None:
         """Removes the texts that are part of all snapshots which are kept."""
         before = min(map(_changes_before, self._records.values()))
         names = self.files.list("changes")
-        for name in names:
+        # What tells of a text goes before it.
+        for name in reversed(names):
             if name < f"changes/{before + 1:012}":
                 self.files.remove(name)
         self._has_changes = bool(names)

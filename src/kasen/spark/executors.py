@@ -23,7 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from kasen.connect.chunk import Chunk
-from kasen.errors import ResourceError
+from kasen.errors import DataError, ResourceError
 from kasen.operators.base import State
 from kasen.operators.batch import Bound
 from kasen.operators.dictionary import Dictionary
@@ -34,7 +34,7 @@ from kasen.plan.fragments import cut_plan
 from kasen.plan.native.lower import Native, is_foreign
 from kasen.plan.physical import Input, Plan
 from kasen.runtime.answers import Gathered
-from kasen.runtime.arrays import pack_arrays, unpack_arrays
+from kasen.runtime.arrays import pack_arrays
 from kasen.runtime.clock import Clock, Orders, Splice
 from kasen.runtime.feed import Rows
 from kasen.runtime.outputs import BEYOND, Outputs, is_beyond, within
@@ -186,9 +186,9 @@ class InExecutors:
     def _restore(self) -> None:
         journal = self._ledger.journals[CLOCK]
         if journal.snapshot is not None:
-            self._clock.restore(unpack_arrays(self._store.files.read(journal.snapshot[1])))
+            self._clock.restore(self._store.files.arrays(journal.snapshot[1]))
         for _, file, _ in journal.log:
-            self._replay(unpack_arrays(self._store.files.read(file)))
+            self._replay(self._store.files.arrays(file))
 
     def _replay(self, segment: dict[str, Any]) -> None:
         for key, state in segment.items():
@@ -456,6 +456,9 @@ class InExecutors:
                 self._store.files.remove(file)
             else:
                 gathered.add(name, content)
+        for report in self.reports:
+            if "damaged" in report:
+                raise DataError(report["damaged"])
         self._ledger.take(self.reports)
         for report in self.reports:
             if report["stopped"]:

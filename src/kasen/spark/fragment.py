@@ -29,6 +29,7 @@ from pyspark import TaskContext
 from kasen.operators import two_cores
 from kasen.plan.generations import Generation
 from kasen.runtime.arrays import pack_arrays, unpack_arrays
+from kasen.runtime.checksum import DamagedFile, seal_line, unseal
 from kasen.runtime.clock import Orders
 from kasen.runtime.shard import Shard
 from kasen.spark.epochs import Journal
@@ -129,7 +130,12 @@ def run_level(job: Job, level: int, batches: Iterator[pa.RecordBatch]) -> Iterat
     if shard < 0:
         return
     started = time.perf_counter()
-    running = _Running.find(job, level, shard)
+    try:
+        running = _Running.find(job, level, shard)
+    except DamagedFile as damage:
+        # A task that fails would be tried again, in vain, and Spark would print a stack for each.
+        yield shipped([(shard, DONE, REPORT, json.dumps({"damaged": str(damage)}).encode())])
+        return
     orders = Orders.of(unpack_arrays(job.orders))
     sent = running.shard.run(orders, received)
     rows = [(to, edge.level, edge.name, packed) for edge, to, packed in sent.exchanged]
@@ -194,12 +200,12 @@ class _Running:
             self._how = "taken over"
         elif journal.snapshot is not None:
             since = journal.snapshot[0]
-            self.shard.restore(unpack_arrays(files.read(journal.snapshot[1])))
+            self.shard.restore(files.arrays(journal.snapshot[1]))
         segments = {epoch: file for epoch, file, _ in journal.log}
         for epoch, file, _ in job.past:
             if epoch > since:
-                received = _unpacked(files.read(segments[epoch])) if segments.get(epoch) else {}
-                self.shard.run(Orders.of(unpack_arrays(files.read(file))), received)
+                received = _unpacked(files.arrays(segments[epoch])) if segments.get(epoch) else {}
+                self.shard.run(Orders.of(files.arrays(file)), received)
 
     def finish(self, job: Job, received: dict[str, list[bytes]]) -> dict[str, Any]:
         """Makes the epoch durable, and leaves a copy for the host if that is cheap."""
@@ -251,10 +257,8 @@ def _packed(received: dict[str, list[bytes]]) -> bytes:
     return pack_arrays(parts)
 
 
-def _unpacked(segment: bytes) -> dict[str, list[bytes]]:
-    return {
-        name: [each.tobytes() for each in parts.values()] for name, parts in unpack_arrays(segment).items()
-    }
+def _unpacked(segment: dict[str, Any]) -> dict[str, list[bytes]]:
+    return {name: [each.tobytes() for each in parts.values()] for name, parts in segment.items()}
 
 
 # ---------------------------------------------------------------- copies on the host
@@ -275,7 +279,9 @@ def _leave_copy(job: Job, part: str, state: dict[str, Any]) -> None:
     token = json.dumps([job.epoch, job.attempt]).encode()
     content = pack_arrays({**state, "#token": {"token": np.frombuffer(token, np.uint8)}}, compress=False)
     draft = folder / f"{part}.{os.getpid()}"
-    draft.write_bytes(content)
+    with draft.open("wb") as file:
+        file.write(seal_line(content))
+        file.write(content)
     draft.replace(folder / part)
 
 
@@ -284,8 +290,8 @@ def _host_copy(pipeline: str, part: str) -> tuple[int, str, dict[str, Any]] | No
     file = host_folder(pipeline) / part
     try:
         with pa.memory_map(str(file)) as mapped:
-            state = unpack_arrays(mapped.read_buffer())
-    except (OSError, pa.ArrowInvalid):
+            state = unpack_arrays(unseal(memoryview(mapped.read_buffer()), file))
+    except (OSError, DamagedFile):
         return None
     epoch, attempt = json.loads(state.pop("#token")["token"].tobytes())
     return epoch, attempt, state

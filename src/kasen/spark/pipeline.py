@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Event, Lock
+from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -25,7 +26,7 @@ from kasen.errors import DataError, InternalError, KasenError
 from kasen.plan.fragments import plan_shards
 from kasen.plan.native.lower import Native, lower
 from kasen.plan.physical import Input, Plan
-from kasen.runtime.checkpoint import refuse_local, sync_new
+from kasen.runtime.checkpoint import refuse_local
 from kasen.runtime.control import Control
 from kasen.runtime.lock import RunLock
 from kasen.runtime.manage import Manager, ShardManager
@@ -41,7 +42,8 @@ from kasen.spark.placement import InDriver, OpensFiles, Placement, replay
 from kasen.spark.session import need_utc, session
 from kasen.spark.sinks import SparkSink
 from kasen.spark.sources import adopt, follows, need_rereadable
-from kasen.spark.state_files import DriverFiles, Files, below
+from kasen.spark.spark_notes import SparkNotes
+from kasen.spark.state_files import Damage, DriverFiles, Files, below
 from kasen.types import Connector
 
 #: How often, in seconds, requests of `kasen ctl` are looked for between epochs.
@@ -112,8 +114,6 @@ class SparkRun:
         #: Streams that are too far ahead are slowed, by a streaming query that is begun again.
         self.admission = Admission(plan.app)
         self._beginning_again = False
-        #: When Spark's notes were last made durable.
-        self._synced = 0
         self._error: Exception | None = None
         self._query: StreamingQuery | None = None
         self._started = Event()
@@ -133,6 +133,7 @@ class SparkRun:
         place = place or default_place(self.spark)
         self._panes = reduces_panes(plan, self.spark)
         self._lock = RunLock(Path(str(checkpoint))) if is_here else None
+        self._spark_notes = SparkNotes(Path(self._offsets())) if is_here else None
         try:
             self._prepare(place, shards or default_shards(self.spark), out, on_progress)
         except BaseException:
@@ -144,7 +145,7 @@ class SparkRun:
         plan, base, control = self._plan, self._base, self._control_path
         streams = [one for one in plan.app.inputs if not one.is_static]
         self._store = self._open_store(place, shards)
-        record = self._store.load() if self._store is not None else None
+        record = self._load(place, shards)
         self._resumed = record is not None
         self._last_epoch: int = record["epoch"] if record is not None else -1
         notes = record["notes"] if record is not None else {}
@@ -217,6 +218,26 @@ class SparkRun:
             raise DataError("on the executors of a cluster, give --checkpoint: a folder that all hosts reach")
         self._temporary = TemporaryDirectory(prefix="kasen-")
         return Store(Files(self._temporary.name), self._plan.fingerprint, layout)
+
+    def _load(self, place: Place, shards: int) -> dict[str, Any] | None:
+        """The record to resume from, if all that belongs to it is as it was written."""
+        if self._store is None:
+            return None
+        files = self._store.files
+
+        def find_damage(names: list[str]) -> Damage | None:
+            if place is Place.driver or not names:
+                return files.find_damage(names)
+            # On a cluster these are many, and large together.
+            parts = self.spark.sparkContext.parallelize([[name] for name in names], shards)
+            root = files.root
+            found = parts.map(lambda names: Files(root).find_damage(names)).collect()
+            return next(filter(None, found), None)
+
+        record = self._store.load(self._spark_notes, find_damage)
+        if record is not None and self._spark_notes is not None:
+            self._spark_notes.check(self._store.noted, record["epoch"])
+        return record
 
     def stop(self) -> None:
         """Asks for an end after the epoch that is running."""
@@ -325,8 +346,7 @@ class SparkRun:
         try:
             self._follow_query(query)
         finally:
-            if self._pauses:
-                self._log("ERROR")
+            self._log("ERROR")
 
     def _log(self, level: str) -> None:
         """What Spark says from now on, if it is ours."""
@@ -403,6 +423,8 @@ class SparkRun:
             self.outputs.tell()
         except Exception as error:
             self._error = error
+            if isinstance(error, KasenError):
+                self._log("OFF")  # it is told as it is, and Spark would print a stack
             raise
 
     def _check_query(self, epoch: int) -> None:
@@ -418,8 +440,7 @@ class SparkRun:
         if self._store is not None:
             notes = self.outputs.committed()
             record = self._placement.save(epoch)
-            if self._lock is not None:
-                # What Spark has noted of the epoch must outlast a power cut if the commit does.
-                self._synced = sync_new(Path(self._offsets()), self._synced)
+            # What Spark has noted of the epoch must outlast a power cut if the commit does.
+            noted = self._spark_notes.sync() if self._spark_notes is not None else {}
             self.outputs.progress.state_bytes = bytes_held(record)
-            self._store.commit({**record, "epoch": epoch, "notes": notes})
+            self._store.commit({**record, "epoch": epoch, "notes": notes, "noted": noted})

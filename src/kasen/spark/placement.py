@@ -20,7 +20,7 @@ from kasen.operators.batch import I64
 from kasen.plan.native.lower import Native
 from kasen.plan.physical import Input
 from kasen.runtime.answers import InPieces
-from kasen.runtime.arrays import pack_arrays, unpack_arrays
+from kasen.runtime.arrays import pack_arrays
 from kasen.runtime.feed import Rows
 from kasen.runtime.outputs import Outputs, within
 from kasen.runtime.pipeline import Pipeline
@@ -79,10 +79,10 @@ def replay(native: Native, pipeline: Pipeline, store: Store, record: dict[str, A
     shippers = _shippers(native, pipeline)
     changes = store.changes()
     if journal.snapshot is not None:
-        pipeline.restore(unpack_arrays(store.files.read(journal.snapshot[1])))
+        pipeline.restore(store.files.arrays(journal.snapshot[1]))
     _execute(pipeline, changes.get(journal.since, ()))
     for epoch, file, _ in journal.log:
-        for name, pieces in unpack_arrays(store.files.read(file)).items():
+        for name, pieces in store.files.arrays(file).items():
             saw, advanced = pieces.pop(_SAW, None), pieces.pop(_ADVANCED, None)
             for packed in pieces.values():
                 (ts, diff, position), data = shippers[name].unpack([packed.tobytes()])

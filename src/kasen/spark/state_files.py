@@ -1,5 +1,8 @@
 """Where state lies: whole files below a folder, or below an address on any file system that Spark reaches.
 
+A file's name ends with its checksum, so a commit record that names it records the checksum too; records are
+sealed. Nothing is parsed before its checksum is right.
+
 Python workers have no way to Spark's own file systems, so files are read and written by Arrow's, or for what
 Arrow does not know by fsspec's. Neither can create a file only if it is not there; the driver, which alone
 does so, has Spark do it as for its own checkpoints.
@@ -9,6 +12,7 @@ from __future__ import annotations
 
 import os
 import uuid
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +23,10 @@ from py4j.protocol import Py4JJavaError
 
 from kasen.connect.files import is_address, located
 from kasen.errors import DataError
+from kasen.operators.base import State
+from kasen.runtime.arrays import unpack_arrays
 from kasen.runtime.checkpoint import sync_folder
+from kasen.runtime.checksum import DamagedFile, checksum, parsing, seal, unseal, verify
 from kasen.spark.faults import said
 
 if TYPE_CHECKING:
@@ -67,6 +74,10 @@ def _by_fsspec(root: str, scheme: str) -> tuple[pyarrow.fs.FileSystem, str]:
     return pyarrow.fs.PyFileSystem(pyarrow.fs.FSSpecHandler(system)), str(path)
 
 
+#: A file, and what is wrong with it.
+Damage = tuple[str, str]
+
+
 class Files:
     """Whole files below a path or an address. Workers use this alone."""
 
@@ -74,6 +85,10 @@ class Files:
         self.root = root
         self._system, self._base = _file_system(root)
         self._is_local = isinstance(self._system, pyarrow.fs.LocalFileSystem)
+        #: Whether records may lack a seal: the folder was begun before there were any.
+        self.takes_old = False
+        #: Whether a record without a seal was read.
+        self.met_old = False
 
     def _path(self, name: str) -> str:
         return f"{self._base}/{name}"
@@ -83,12 +98,48 @@ class Files:
             self._system.create_dir(self._path(folder), recursive=True)
 
     def read(self, name: str) -> bytes:
-        with self._system.open_input_file(self._path(name)) as file:
-            content: bytes = file.read()
+        """A file as it was written, or an error."""
+        content = self._read(name)
+        verify(f"{self.root}/{name}", checksum(content))
+        return content
+
+    def arrays(self, name: str) -> dict[str, State]:
+        """The arrays that a file holds."""
+        content = self.read(name)
+        with parsing(f"{self.root}/{name}"):
+            return unpack_arrays(content)
+
+    def record(self, name: str) -> bytes:
+        """What a record holds that was created."""
+        sealed = self._read(name)
+        content = bytes(unseal(sealed, f"{self.root}/{name}", old=self.takes_old))
+        self.met_old |= len(content) == len(sealed)
+        return content
+
+    def find_damage(self, names: Iterable[str]) -> Damage | None:
+        """The first of these files that is damaged."""
+        for name in names:
+            try:
+                self.read(name)
+            except DamagedFile as damage:
+                return damage.file, damage.why
+        return None
+
+    def _read(self, name: str) -> bytes:
+        try:
+            with self._system.open_input_file(self._path(name)) as file:
+                content: bytes = file.read()
+        except FileNotFoundError:
+            raise DamagedFile(f"{self.root}/{name}", "it is missing") from None
         return content
 
     def write(self, name: str, content: bytes, *, lasting: bool = True) -> tuple[str, int]:
-        """A new file, safe when this returns if it is to last; its name and size."""
+        """A new file, safe when this returns if it is to last; its name with its checksum, and its size."""
+        name = f"{name}.{checksum(content)}"
+        self._write(name, content, lasting=lasting)
+        return name, len(content)
+
+    def _write(self, name: str, content: bytes, *, lasting: bool = True) -> None:
         if self._is_local:
             with Path(self._path(name)).open("wb") as file:
                 file.write(content)
@@ -98,13 +149,15 @@ class Files:
         else:
             with self._system.open_output_stream(self._path(name)) as stream:
                 stream.write(content)
-        return name, len(content)
 
     def create(self, name: str, content: bytes) -> bool:
-        """A new file, whole at once; False if there is one of that name already, which stays as it is."""
+        """A new record, whole at once; False if there is one of that name already, which stays as it is."""
+        return self._create(name, seal(content))
+
+    def _create(self, name: str, content: bytes) -> bool:
         assert self._is_local, "elsewhere only the driver creates files"
         draft = f"{name}.{uuid.uuid4().hex}"
-        self.write(draft, content)
+        self._write(draft, content)
         try:
             # Unlike a rename, a link never replaces what is there.
             os.link(self._path(draft), self._path(name))
@@ -139,12 +192,12 @@ class DriverFiles(Files):
         self._address = below(checkpoint, _FOLDER)
         super().__init__(below(str(spark.conf.get(SAME_PLACE, None) or checkpoint), _FOLDER))
 
-    def create(self, name: str, content: bytes) -> bool:
+    def _create(self, name: str, content: bytes) -> bool:
         if self._is_local:
-            return super().create(name, content)
+            return super()._create(name, content)
         address = f"{self._address}/{name}"
         try:
-            self._create(address, content)
+            self._create_by_spark(address, content)
         except Py4JJavaError as error:
             if self.exists(name):
                 return False
@@ -154,7 +207,7 @@ class DriverFiles(Files):
             raise DataError(f"Spark has created {address}, but Python finds no {self.root}/{name}: {remedy}")
         return True
 
-    def _create(self, address: str, content: bytes) -> None:
+    def _create_by_spark(self, address: str, content: bytes) -> None:
         jvm: Any = self._spark._jvm
         path = jvm.org.apache.hadoop.fs.Path(address)
         managers = jvm.org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 
 from kasen.plan.physical import Input
+from kasen.runtime.checksum import parsing
 from kasen.spark.state_files import Files
 
 _FOLDER = "stamps"
@@ -46,12 +47,17 @@ class Timing:
         if self._files is not None:
             self._files.make(_FOLDER)
             for name in self._notes()[-1:]:
-                self._last = int(self._files.read(name))
+                self._last = self._read(name)
 
     def _notes(self) -> list[str]:
         assert self._files is not None
         # A process that died may have left a draft.
         return [name for name in self._files.list(_FOLDER) if name.removeprefix(f"{_FOLDER}/").isdigit()]
+
+    def _read(self, name: str) -> int:
+        assert self._files is not None
+        with parsing(f"{self._files.root}/{name}"):
+            return int(self._files.record(name))
 
     def begin(self, epoch: int) -> int:
         """When the epoch's rows came, always after those of the epoch before; 0 if nobody asks."""
@@ -61,7 +67,7 @@ class Timing:
         if self._files is not None:
             note = f"{_FOLDER}/{epoch:012}"
             if not self._files.create(note, str(stamp).encode()):
-                stamp = int(self._files.read(note))
+                stamp = self._read(note)
             for old in self._notes()[:-_KEPT]:
                 self._files.remove(old)
         self._last = stamp
