@@ -4,19 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 from unittest.mock import patch
 
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 import pytest
 
+from kasen.connect.chunk import Chunk
+from kasen.connect.chunk import DeadLetter as LetterOfChunk
 from kasen.connect.decode import decode
+from kasen.connect.encode import encode
 from kasen.cql.bound import App
 from kasen.errors import QueryError
+from kasen.operators.dictionary import FORGOTTEN, Dictionary
 from kasen.plan.physical import Plan, plan_app
+from kasen.runtime.feed import Rows
 from kasen.runtime.local import LocalRun, Options
 from kasen.runtime.pipeline import Answer
+from kasen.runtime.reader import Reader
 from kasen.types import Kind, Schema, Type
 from tests.oracle import DeadLetter, OutputRow, Result, run_app
 from tests.sharded import ShardedPipeline
@@ -100,6 +110,54 @@ def on_two_cores(engine: Engine) -> Engine:
     return run
 
 
+def forgetful(engine: Engine) -> Engine:
+    """An engine that after every epoch forgets all texts that it can: one that is still held comes out wrong.
+
+    Codes are from 1000 on, so that hardly any other number in these apps is taken for one; and a reader that
+    holds a chunk's rows does not hold their texts.
+    """
+    begin, drop = Dictionary.__init__, Dictionary._drop
+
+    def begin_high(self: Dictionary) -> None:
+        begin(self)
+        self.constant("")
+        self._texts += [FORGOTTEN] * 999
+
+    def drop_high(self: Dictionary, is_held: npt.NDArray[np.bool_]) -> None:
+        drop(self, is_held)
+        self._texts += [FORGOTTEN] * (1000 - len(self._texts))
+        self._free = [code for code in self._free if code >= 1000]
+
+    def run(app: App, folder: Path) -> Result:
+        with ExitStack() as stack:
+            stack.enter_context(patch.object(Dictionary, "is_always_due", True))
+            stack.enter_context(patch.object(Dictionary, "__init__", begin_high))
+            stack.enter_context(patch.object(Dictionary, "_drop", drop_high))
+            stack.enter_context(patch("kasen.runtime.local.Reader", ReaderOfTexts))
+            return engine(app, folder)
+
+    return run
+
+
+class ReaderOfTexts(Reader):
+    """Looks up the texts of rows when it hands them out, not of a whole chunk."""
+
+    def _open(self, dead: list[LetterOfChunk]) -> Chunk | None:
+        with patch("kasen.runtime.reader.encode", lambda chunk, _: chunk.data):
+            return super()._open(dead)
+
+    def _rows(self, first: int, last: int) -> Rows:
+        rows = super()._rows(first, last)
+        assert self._chunk is not None
+        data, texts = list(rows.data), {}
+        for index, known in self._chunk.texts.items():
+            if len(known):
+                used, data[index] = np.unique(data[index], return_inverse=True)
+                texts[index] = known.take(pa.array(used))
+        rows.data = encode(replace(self._chunk, data=data, texts=texts), self._dictionary)
+        return rows
+
+
 class Collected:
     """Gathers a run's answers as the oracle's rows."""
 
@@ -153,10 +211,13 @@ ENGINES: dict[str, Engine] = {
     "local-parallel-trees": local(7, restart=True, joins="PARALLEL_TREES"),
     "local-join-tree": local(7, joins="JOIN_TREE"),
     "local-network": networked(local(7)),
+    "local-1-forgetful": forgetful(local(1)),
+    "local-7-forgetful": forgetful(networked(local(7))),
     "local-two-cores": on_two_cores(networked(local(1 << 16))),
     "sharded-1": sharded(7, 1),
     "sharded-3": sharded(1, 3),
     "sharded-3-restarted": sharded(7, 3, restart=True),
+    "sharded-3-forgetful": forgetful(sharded(1, 3)),
     "sharded-mjoin": sharded(7, 3, restart=True, joins="MJOIN"),
     "sharded-parallel-mjoin": sharded(7, 2, restart=True, joins="PARALLEL_MJOIN"),
     "sharded-parallel-trees": sharded(7, 2, restart=True, joins="PARALLEL_TREES"),

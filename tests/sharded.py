@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from kasen.operators.batch import Bound
+from kasen.operators.batch import I64, Bound
 from kasen.plan.changes import Change
 from kasen.plan.fragments import cut
 from kasen.plan.physical import Plan
@@ -54,6 +54,10 @@ class ShardedPipeline(Pipeline):
         done = self.remote.execute(text)
         self._announce()
         return done
+
+    def _held_words(self) -> Iterator[I64]:
+        yield from super()._held_words()
+        yield from self.clock._held_words()
 
     def _announce(self) -> None:
         """The queries that are to come are known from now on, wherever tuples go."""

@@ -16,13 +16,14 @@ from kasen.cql.bound import App
 from kasen.errors import QueryError
 from kasen.types import BIGINT
 from tests.cases_format import shown
-from tests.engines import Engine, local
+from tests.engines import Engine, forgetful, local
 from tests.oracle import Result, run_app, sniffer
 from tests.random_apps import TIMES, Maker, RandomApp
 
 ENGINES: dict[str, Engine] = {
     "batch all": local(1 << 16),
     "batch 1": local(1),
+    "batch 1, forgetful": forgetful(local(1)),
     "batch 3, restarted": local(3, restart=True),
 }
 

@@ -18,7 +18,7 @@ from kasen.plan.physical import plan_app
 from kasen.runtime.clock import Clock
 from kasen.runtime.remote import RemoteQueries
 from kasen.types import BIGINT
-from tests.engines import on_shards
+from tests.engines import forgetful, on_shards
 from tests.oracle import run_app, sniffer
 from tests.random_apps import RandomApp
 from tests.test_live_random import changing_app, compare_all
@@ -26,6 +26,7 @@ from tests.test_live_random import changing_app, compare_all
 ENGINES = {
     "1 shard": on_shards(1 << 16, 1),
     "3 shards, batch 1": on_shards(1, 3),
+    "3 shards, batch 1, forgetful": forgetful(on_shards(1, 3)),
     "3 shards, batch 3, restarted": on_shards(3, 3, restart=True),
 }
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kasen.cql.bind import bind_text
 from kasen.errors import QueryError
 from tests.cases_format import shown
-from tests.engines import Engine, local, networked, on_two_cores, sharded
+from tests.engines import Engine, forgetful, local, networked, on_two_cores, sharded
 from tests.oracle import run_app, sniffer
 from tests.random_apps import RandomApp, random_app
 
@@ -22,7 +22,9 @@ ENGINES: dict[str, Engine] = {
     "batch all, two cores": on_two_cores(networked(local(1 << 16))),
     "batch 1": local(1),
     "batch 3, restarted": local(3, restart=True),
+    "batch 1, forgetful": forgetful(local(1)),
     "3 shards": sharded(3, 3),
+    "3 shards, forgetful": forgetful(sharded(1, 3)),
     "2 shards, restarted": sharded(1, 2, restart=True),
 }
 

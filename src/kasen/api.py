@@ -45,7 +45,7 @@ from kasen.runtime.pipeline import Pipeline as Running
 from kasen.runtime.pressure import Admission, Pushed
 from kasen.runtime.pushed import OUTPUT_ROWS, PushedRun
 from kasen.runtime.reader import Reader
-from kasen.types import TIMESTAMP
+from kasen.types import TIMESTAMP, Kind
 
 ForeachBatch = Callable[[int, pa.Table], None]
 ForeachFrame = Callable[[int, "Frame"], None]
@@ -54,6 +54,7 @@ if TYPE_CHECKING:  # Spark is loaded when it is first used
     from kasen.spark.sources import Frame
 
 Time = int | str | datetime
+_Unread = tuple[Batch, Dictionary]
 
 
 class Query:
@@ -67,9 +68,10 @@ class Query:
         self._schema = output_schema(registered.schema, time_type)
         self._owner = owner
         self._time = time_type
-        self._batches: deque[Batch] = deque()
-        self._plain: Plain | None = None
-        self._decoder: Decoder | None = None
+        #: Changes nobody has read yet, each with the dictionary of its texts.
+        self._batches: deque[_Unread] = deque()
+        self._has_texts = any(field.type.kind is Kind.VARCHAR for field in registered.schema)
+        self._decoder: tuple[Decoder, Plain, Dictionary] | None = None
         self._waiting = 0
         self._discards = False
         self._reader: int | None = None
@@ -87,20 +89,16 @@ class Query:
 
     def to_arrow(self) -> pa.Table:
         """All changes that have not been handed out yet, as one table."""
-        tables = [self._table(batch) for batch in self._take_all()]
+        tables = [self._reader_of(texts)[0].table(batch) for batch, texts in self._take_all()]
         return pa.concat_tables([self._schema.empty_table(), *tables])
 
     def changes(self) -> list[Change]:
         """All changes that have not been handed out yet, as Python's values: the quickest way for a few."""
-        batches = self._take_all()
-        if not batches:
-            return []
-        if self._plain is None:
-            self._plain = Plain(self._registered.schema, self._time, self._owner._texts)
-        return [change for batch in batches for change in self._plain.changes(batch)]
+        found = self._take_all()
+        return [change for batch, texts in found for change in self._reader_of(texts)[1].changes(batch)]
 
-    def _take_all(self) -> list[Batch]:
-        batches: list[Batch] = []
+    def _take_all(self) -> list[_Unread]:
+        batches: list[_Unread] = []
         self._reader = threading.get_ident()
         while True:
             with self._arrived:
@@ -112,10 +110,12 @@ class Query:
                 self._arrived.notify_all()
             self._owner._make_room()
 
-    def _table(self, batch: Batch) -> pa.Table:
-        if self._decoder is None:
-            self._decoder = Decoder(self._registered.schema, self._owner._texts, self._time)
-        return self._decoder.table(batch)
+    def _reader_of(self, texts: Dictionary) -> tuple[Decoder, Plain, Dictionary]:
+        """What makes tables, or Python's values, of changes whose texts are there."""
+        if self._decoder is None or self._decoder[2] is not texts:
+            schema, time_type = self._registered.schema, self._time
+            self._decoder = Decoder(schema, texts, time_type), Plain(schema, time_type, texts), texts
+        return self._decoder
 
     def __iter__(self) -> Iterator[pa.Table]:
         """The changes epoch by epoch.
@@ -131,11 +131,11 @@ class Query:
                 if not self._batches:
                     self._owner._tell_error()
                     return
-                batch = self._batches.popleft()
+                batch, texts = self._batches.popleft()
                 self._waiting -= len(batch)
                 self._arrived.notify_all()
             self._owner._make_room()
-            yield self._table(batch)
+            yield self._reader_of(texts)[0].table(batch)
 
     def foreach_batch(self, function: ForeachBatch | ForeachFrame, *, frames: bool = False) -> Query:
         """From now on calls `function(epoch, changes)` instead of keeping changes.
@@ -180,14 +180,17 @@ class Query:
                 self._arrived.wait(0.1)
 
     def _deliver(self, epoch: int, batch: Batch) -> None:
+        texts = self._owner._texts
         if self._callbacks:
-            table = self._table(batch)
+            table = self._reader_of(texts)[0].table(batch)
             for function in self._callbacks:
                 function(epoch, table)
         if self._keeps:
             with self._arrived:
                 # Made Arrow or Python's values when asked for; it must not keep what it was chosen from.
-                self._batches.append(Batch(batch.ts, batch.sub, batch.diff, batch.data))
+                if self._has_texts:
+                    texts.keep(batch.data)
+                self._batches.append((Batch(batch.ts, batch.sub, batch.diff, batch.data), texts))
                 self._waiting += len(batch)
                 self._arrived.notify_all()
 

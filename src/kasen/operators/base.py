@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
-from kasen.operators.batch import Batch, Bound
+from kasen.errors import InternalError
+from kasen.operators.batch import I64, Batch, Bound
 
 #: An operator's state at rest: named arrays, nothing else, so that it can be written as Arrow or npz.
 State = dict[str, npt.NDArray[Any]]
@@ -30,7 +31,10 @@ class Operator(Protocol):
         """The first instant at which this operator will put something out without input, or None."""
         ...
 
-    def snapshot(self) -> State: ...
+    def snapshot(self) -> State:
+        """Every code of a text that the state holds is a word of an int64 array here, unless the operator
+        is a WordHolder."""
+        ...
 
     def restore(self, state: State) -> None:
         """Called on a new operator, before the first `process`."""
@@ -51,6 +55,31 @@ class Holder(Protocol):
     def contents(self) -> npt.NDArray[np.int64]:
         """The rows now in the relation, as a batch's data is laid out."""
         ...
+
+
+@runtime_checkable
+class WordHolder(Protocol):
+    """An operator whose snapshot does not tell every word that it holds as numbers."""
+
+    def held_words(self) -> Iterable[I64]:
+        """Arrays with every word of the state that may be the code of a text, and others."""
+        ...
+
+
+def words_of(operator: Operator) -> Iterable[I64]:
+    """Every word that an operator holds and that may be the code of a text: what it does not tell is lost."""
+    if isinstance(operator, WordHolder):
+        yield from operator.held_words()
+        return
+    yield from words_in(operator.snapshot())
+
+
+def words_in(state: State) -> Iterable[I64]:
+    """The words of a state that has nothing but words."""
+    for name, array in state.items():
+        if array.dtype not in (np.int64, np.uint64):
+            raise InternalError(f"the state's {name} has {array.dtype}, which may hide codes of texts")
+        yield array.view(np.int64)
 
 
 class Stateless:

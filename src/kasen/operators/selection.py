@@ -18,7 +18,7 @@ from kasen.kernels import selection as kernel
 from kasen.operators import two_cores
 from kasen.operators.base import Stateless
 from kasen.operators.batch import I64, Batch, Bound, empty, zeros
-from kasen.operators.dictionary import Dictionary
+from kasen.operators.dictionary import Dictionary, Newcomers
 from kasen.operators.filter import Filter
 from kasen.operators.lazy import Lazy, Part, part_of
 
@@ -69,6 +69,7 @@ class Selection:
     def __init__(self, doubles: Sequence[bool], dictionary: Dictionary) -> None:
         self._doubles = np.array(doubles, np.int64)
         self._dictionary = dictionary
+        self._newcomers = Newcomers(dictionary)
         self._slots: dict[tuple[int, int, int, int, str], int] = {}
         self._uses: dict[int, int] = {}
         self._free_slots: list[int] = []
@@ -184,19 +185,24 @@ class Selection:
         number = next(each for each in range(len(used) + 1) if each not in used)
         self._tests[slot] = (number, test)
         self._sets = _longer(self._sets, number + 1, 0)
-        self._sets[number] = [test(text) for text in self._dictionary.texts[: self._sets.shape[1]]]
+        decided = [test(text) for text in self._dictionary.texts[: self._sets.shape[1]]]
+        self._sets[number, : len(decided)] = decided
         return number
 
     def _learn_texts(self) -> None:
         """Decides for the texts that have come since."""
+        codes = self._newcomers.take()
+        if not codes:
+            return
+        texts = self._dictionary.texts
         known = self._sets.shape[1]
-        fresh = self._dictionary.texts[known:]
-        if fresh:
-            wider = np.zeros((len(self._sets), known + len(fresh)), np.uint8)
+        if len(texts) > known:
+            wider = np.zeros((len(self._sets), 2 * len(texts)), np.uint8)
             wider[:, :known] = self._sets
-            for number, test in self._tests.values():
-                wider[number, known:] = [test(text) for text in fresh]
             self._sets = wider
+        fresh = [texts[code] for code in codes]
+        for number, test in self._tests.values():
+            self._sets[number, codes] = [test(text) for text in fresh]
 
     def _write(self, flag: int, rest: Condition | None) -> None:
         program = list(self._postfix(rest)) if rest is not None else []

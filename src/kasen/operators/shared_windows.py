@@ -11,7 +11,7 @@ or when sharing costs more than it saves: few groups in each pane, or long windo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -435,6 +435,12 @@ class SharedWindows:
         data[keys:-1] = self._last[first + 1 : first + 1 + len(member.calls), slots]
         data[-1] = records[:, groups.KEY_NULLS]
         return data
+
+    def words_of(self, member: Member) -> Iterator[I64]:
+        """What may be a code of a text: keys of groups, and what waits to be taken. One member tells all."""
+        if member is self._members[0]:
+            yield self._groups.used()
+            yield from (batch.data for batches in self._outlets.values() for batch in batches)
 
     def next_instant(self, member: Member) -> Bound | None:
         if member in self._outlets:  # another member was asked first, and all have gone on

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import cast
 
 from kasen.operators.accumulators import AggregateSpec
-from kasen.operators.base import State
+from kasen.operators.base import State, words_of
 from kasen.operators.batch import I64, Batch, Bound
 from kasen.operators.panes import SlidingAggregate
 from kasen.operators.shared_windows import SharedWindows
@@ -83,6 +83,10 @@ class Member:
             return self._alone.needs_input_since()
         reach = self._shared.reach(self)
         return None if reach is None else Bound(reach[0])
+
+    def held_words(self) -> Iterable[I64]:
+        """What is shared holds more than a snapshot: groups that are in no window keep their place."""
+        return words_of(self._alone) if self._shared is None else self._shared.words_of(self)
 
     def by_itself(self) -> SlidingAggregate:
         return self._alone

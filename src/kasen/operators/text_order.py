@@ -9,6 +9,7 @@ others ask for those of newer texts.
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left, insort
 from itertools import chain
 
@@ -30,26 +31,33 @@ class TextOrder:
     def __init__(self) -> None:
         self._labels: I64 = np.zeros(16, np.int64)
         self._count = 0
+        self._generation = 0
         self._codes: dict[str, int] = {}
         self._blocks: list[list[str]] = []
         self._firsts: list[str] = []
 
-    def labels(self, texts: list[str], codes: dict[str, int]) -> I64:
-        """labels[code] of all texts, of which some may be new since the last call: the last ones."""
+    def labels(self, texts: list[str], codes: dict[str, int], dealt: array[int], generation: int) -> I64:
+        """labels[code] of all texts that have one of the codes `dealt`: of those the last may be new.
+
+        In another generation some texts are gone, and all others are looked at anew.
+        """
         self._codes = codes
-        new = len(texts) - self._count
+        if generation != self._generation:
+            self._generation, self._count = generation, 0
+            self._labels = np.zeros(len(texts), np.int64)
+        new = len(dealt) - self._count
         if new:
             if len(texts) > len(self._labels):
                 labels = np.zeros(2 * len(texts), np.int64)
-                labels[: self._count] = self._labels[: self._count]
+                labels[: len(self._labels)] = self._labels
                 self._labels = labels
-            if new * _MANY > len(texts):
-                self._deal(sorted(texts))
+            if new * _MANY > len(dealt):
+                self._deal(sorted(codes))
             else:
-                for text in texts[self._count :]:
-                    self._place(text)
-            self._count = len(texts)
-        view: I64 = self._labels[: self._count]
+                for code in dealt[self._count :]:
+                    self._place(texts[code])
+            self._count = len(dealt)
+        view: I64 = self._labels[: len(texts)]
         return view
 
     def _place(self, text: str) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
 from kasen.operators.aggregate import Aggregate
-from kasen.operators.base import State
+from kasen.operators.base import State, words_of
 from kasen.operators.batch import I64, Batch, Bound, empty
 from kasen.operators.panes import SlidingAggregate
 from kasen.operators.user_call import Value
@@ -66,12 +66,20 @@ class UserAggregate:
     def needs_input_since(self) -> Bound | None:
         return self._inner.needs_input_since()
 
-    def snapshot(self) -> State:
-        content = {
+    def _content(self) -> dict[str, object]:
+        return {
             "rows": [[key, *row] for key, row in self._rows.items()],
             "values": [[key, values] for key, values in self._values.items()],
             "parts": [part.state() for part in self._parts],
         }
+
+    def held_words(self) -> Iterable[I64]:
+        """The snapshot tells words of keys and rows as JSON: all its whole numbers are taken for words."""
+        yield from words_of(self._inner)
+        yield np.fromiter(_integers(self._content()), np.int64)
+
+    def snapshot(self) -> State:
+        content = self._content()
         inner = {f"{_INNER}{name}": array for name, array in self._inner.snapshot().items()}
         return {**inner, "user": np.frombuffer(dumps(content), np.uint8)}
 
@@ -157,3 +165,16 @@ class UserAggregate:
             return empty(columns)
         words: I64 = np.ascontiguousarray(np.array(rows, np.int64).T)
         return Batch(words[0], words[1], words[2], np.ascontiguousarray(words[3:]))
+
+
+def _integers(content: object) -> Iterator[int]:
+    """Every whole number in what JSON is made of, as far as it is a word."""
+    todo = [content]
+    while todo:
+        one = todo.pop()
+        if isinstance(one, dict):
+            todo += [*one.keys(), *one.values()]
+        elif isinstance(one, list | tuple):
+            todo += one
+        elif isinstance(one, int) and -(2**63) <= one < 2**63:
+            yield one

@@ -93,7 +93,7 @@ def constant(value: bool | int | float | str | Decimal | None, type_: Type, dict
     if value is None:
         return np.zeros(1, dtype), np.ones(1, BOOL)
     if isinstance(value, str):
-        value = dictionary.code(value)
+        value = dictionary.constant(value)
     elif isinstance(value, Decimal):
         value = int(value.scaleb(type_.scale))
     return np.array([value], dtype), None

@@ -31,6 +31,7 @@ from kasen.operators.vector import (
     load,
 )
 from kasen.plan.compile_call import FALLIBLE, operation
+from kasen.types import Kind, Type
 
 _NO_ROWS = empty(0)
 
@@ -112,7 +113,7 @@ class _Compiler:
         self._dictionary = dictionary
         self._failures = failures
         if not len(dictionary):
-            dictionary.code("")  # a NULL text is held as code 0, which must be some text's
+            dictionary.constant("")  # a NULL text is held as code 0, which must be some text's
 
     def compile(self, expr: Expr) -> _Compiled:
         match expr:
@@ -121,7 +122,8 @@ class _Compiler:
             case Literal(type=type_, value=value):
                 return _constant(constant(value, type_, self._dictionary))
             case Cast(type=type_, arg=arg):
-                return self._cast(self.compile(arg), cast(arg.type, type_, self._dictionary, self._failures))
+                convert = cast(arg.type, type_, self._dictionary, self._failures)
+                return self._cast(type_, self.compile(arg), convert)
             case Case():
                 return self._case(expr)
             case Call(op="and" | "or" | "coalesce"):
@@ -132,11 +134,12 @@ class _Compiler:
 
     # ------------------------------------------------------------ strict operations
 
-    def _cast(self, arg: _Compiled, convert: Operation | None) -> _Compiled:
+    def _cast(self, type_: Type, arg: _Compiled, convert: Operation | None) -> _Compiled:
         if convert is None:
             return arg
         inner = arg.node
-        return self._fold(_Compiled(lambda batch, nulls: convert(inner(batch, nulls)), fallible=True), [arg])
+        whole = _Compiled(lambda batch, nulls: convert(inner(batch, nulls)), fallible=True)
+        return self._fold(type_, whole, [arg])
 
     def _call(self, expr: Call) -> _Compiled:
         args = [self.compile(arg) for arg in expr.args]
@@ -144,15 +147,17 @@ class _Compiler:
         apply, taken = operation(expr, known, self._dictionary, self._failures)
         node = _apply(apply, [args[index] for index in taken])
         fallible = expr.op in FALLIBLE or any(arg.fallible for arg in args)
-        return self._fold(_Compiled(node, fallible=fallible), args)
+        return self._fold(expr.type, _Compiled(node, fallible=fallible), args)
 
-    def _fold(self, whole: _Compiled, parts: Sequence[_Compiled]) -> _Compiled:
+    def _fold(self, type_: Type, whole: _Compiled, parts: Sequence[_Compiled]) -> _Compiled:
         """A constant if all parts are, and it does not fail."""
         if any(part.constant is None for part in parts):
             return whole
         before = self._failures.count
         vector = whole.node(_NO_ROWS, False)
         if self._failures.count == before:
+            if type_.kind is Kind.VARCHAR:
+                self._dictionary.make_constant(vector[0])
             return _constant(vector)
         self._failures.count = before
         return whole
@@ -176,7 +181,7 @@ class _Compiler:
                 failures.guard = before
             return result
 
-        return self._fold(_Compiled(node, fallible=any(arg.fallible for arg in args)), args)
+        return self._fold(expr.type, _Compiled(node, fallible=any(arg.fallible for arg in args)), args)
 
     def _case(self, expr: Case) -> _Compiled:
         branches = [(self.compile(test), self.compile(value)) for test, value in expr.branches]
@@ -184,7 +189,7 @@ class _Compiler:
         parts = [*(part for branch in branches for part in branch), otherwise]
         nodes = [(test.node, value.node) for test, value in branches]
         node = _case_node(nodes, otherwise.node, self._failures)
-        return self._fold(_Compiled(node, fallible=any(part.fallible for part in parts)), parts)
+        return self._fold(expr.type, _Compiled(node, fallible=any(part.fallible for part in parts)), parts)
 
 
 def _constant(vector: Vector) -> _Compiled:

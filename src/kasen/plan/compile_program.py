@@ -76,7 +76,7 @@ class _Maker:
     def __init__(self, dictionary: Dictionary) -> None:
         self._dictionary = dictionary
         if not len(dictionary):
-            dictionary.code("")  # a NULL text is held as code 0, which must be some text's
+            dictionary.constant("")  # a NULL text is held as code 0, which must be some text's
         self._code: list[list[int]] = []
         self._registers: list[tuple[int, int]] = []
         self._columns: dict[int, int] = {}

@@ -113,10 +113,10 @@ def _number(literal: Literal, column: Column) -> int | None:
 
 def _text(op: str, column: int, text: str, dictionary: Dictionary) -> Condition | None:
     if op == "=":
-        code = dictionary.code(text)
+        code = dictionary.constant(text)
         return Predicate(BETWEEN, column, code, code)
     if op == "<>":
-        return Predicate(UNLIKE, column, dictionary.code(text))
+        return Predicate(UNLIKE, column, dictionary.constant(text))
     wanted = text.encode("utf-8", "surrogatepass")
 
     def decide(other: str) -> bool:

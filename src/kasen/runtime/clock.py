@@ -9,12 +9,12 @@ is its `Orders`, which every shard gets.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from kasen.operators.base import State
+from kasen.operators.base import State, words_in
 from kasen.operators.batch import I64, Batch, Bound, concat, matrix, zeros
 from kasen.operators.dictionary import Dictionary
 from kasen.plan.physical import Plan
@@ -362,6 +362,19 @@ class Clock:
             **{f"relation.{name}": each.snapshot() for name, each in self._relations.items()},
             **{f"table.{name}": {"data": matrix(rows.data)} for name, rows in self._kept_tables.items()},
         }
+
+    def forget_texts(self) -> None:
+        """Forgets texts that nothing holds any more; to be called when orders were packed."""
+        if self.dictionary.is_due:
+            self.dictionary.forget(self._held_words)
+
+    def _held_words(self) -> Iterator[I64]:
+        for rows in self._tables.values():
+            yield from rows.data
+        for feed in self._feeds.values():
+            yield from feed.held_words()
+        for relation in self._relations.values():
+            yield from words_in(relation.snapshot())
 
     @property
     def _kept_tables(self) -> dict[str, Rows]:

@@ -6,6 +6,7 @@ alone, so batch boundaries cannot change it. Rows wait here until no earlier one
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
@@ -219,6 +220,10 @@ class Feed:
             held = join(self._held)
             self._held = [held.take(np.argsort(held.ts, kind="stable"))]
             self._ordered = True
+
+    def held_words(self) -> Iterator[I64]:
+        """The columns of the rows that are held."""
+        return (column for part in self._held for column in part.data)
 
     def snapshot(self) -> State:
         self._order()

@@ -14,8 +14,8 @@ from math import gcd
 
 from kasen.errors import ResourceError
 from kasen.operators import two_cores
-from kasen.operators.base import Operator, State
-from kasen.operators.batch import TICK_BITS, Batch, Bound, concat, empty, orderings
+from kasen.operators.base import Operator, State, words_of
+from kasen.operators.batch import I64, TICK_BITS, Batch, Bound, concat, empty, orderings
 from kasen.operators.delay import Delay
 from kasen.operators.filter import Filter as FilterOperator
 from kasen.operators.mjoin import MJoin
@@ -488,6 +488,15 @@ class Graph:
         self.save_loops()
         return {step: each.snapshot() for step, each in enumerate(self._operators) if each is not None}
 
+    def held_words(self) -> Iterator[I64]:
+        """Every word that steps hold and that may be the code of a text."""
+        self.save_loops()
+        for births in self._births.values():
+            yield from (batch.data for batch in births.values())
+        for step, operator in enumerate(self._operators):
+            if operator is not None and _knows_texts(self.node(step)):
+                yield from words_of(operator)
+
     def restore(self, states: Mapping[int, State], begun: bool, dead: Sequence[int] = ()) -> None:
         self.begun = begun
         if dead:
@@ -554,6 +563,11 @@ class Graph:
             if isinstance(window, Rows):
                 found[step] = window
         return found
+
+
+def _knows_texts(node: Node) -> bool:
+    """Whether any column is a text of what a step reads or puts out: it holds nothing else."""
+    return any(field.type.kind is Kind.VARCHAR for each in (node, *node.children) for field in each.schema)
 
 
 def below(batch: Batch, end: Bound) -> Batch:

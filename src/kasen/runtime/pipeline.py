@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from kasen.errors import QueryError, ResourceError
-from kasen.operators.base import State
+from kasen.operators.base import State, words_in
 from kasen.operators.batch import END, I64, Batch, Bound, concat, empty, matrix, orderings
 from kasen.operators.dictionary import Dictionary
 from kasen.operators.failures import Failures
@@ -516,10 +516,33 @@ class Pipeline:
             state |= self.live.pending()
         return state
 
+    def forget_texts(self) -> None:
+        """Forgets texts that nothing holds any more, if enough came for that to be worth it.
+
+        To be called between two runs, when answers have been decoded or are kept (see Dictionary.keep).
+        """
+        if self.dictionary.is_due:
+            self.dictionary.forget(self._held_words)
+
+    def _held_words(self) -> Iterator[I64]:
+        """Every word that may be the code of a text: what a snapshot holds, and static tables."""
+        for rows in self._tables.values():
+            yield from rows.data
+        for feed in self._feeds.values():
+            yield from feed.held_words()
+        states = [each.snapshot() for each in self._relations.values()]
+        states += self._retained.snapshot().values()
+        states += [each for name, each in self.live.pending().items() if name != "live.names"]
+        for state in states:
+            yield from words_in(state)
+        yield from self._graph.held_words()
+
     def restore(self, state: dict[str, State]) -> None:
         """Called on a new pipeline of the same plan, with its static tables added."""
         ts, sub, begun = (int(mark) for mark in state["pipeline"]["marks"])
         self._upto = Bound(ts, sub)
+        # Of rows of tables that were refused, texts may be here that the state has forgotten.
+        self.dictionary.forget(self._held_words)
         self.dictionary.restore(state["dictionary"])
         for name, feed in self._feeds.items():
             feed.restore(state[f"feed.{name}"])

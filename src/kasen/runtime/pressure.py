@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO
@@ -88,13 +88,18 @@ class Gate:
         seed: int = 0,
         log: ShedLog | None = None,
         replay: Mapping[str, I64] | None = None,
+        keep: Callable[[I64], None] = lambda _: None,
     ) -> None:
-        """`replay` has the positions that an earlier run refused: then only those are, and pushes wait."""
+        """`replay` has the positions that an earlier run refused: then only those are, and pushes wait.
+
+        `keep` is told of columns that are copied, whose texts are to be held.
+        """
         self._policies = policies
         self.most = most
         self._seed = seed
         self._log = log
         self._replay = replay
+        self._keep = keep
         self._queue: deque[Pushed | Punctuation] = deque()
         self.streams = {name: Admission() for name in policies}
 
@@ -180,7 +185,7 @@ class Gate:
         kept = chosen(pushed.stream, pushed.rows.position, self._seed, keep)
         kept[:free] = True
         self._shed(pushed.stream, pushed.rows.position[~kept], "sample")
-        return pushed.only(kept)
+        return self._only(pushed, kept)
 
     def _shed_again(self, pushed: Pushed) -> Pushed:
         assert self._replay is not None
@@ -188,7 +193,13 @@ class Gate:
         if not again.any():
             return pushed
         self._shed(pushed.stream, pushed.rows.position[again], "replay")
-        return pushed.only(~again)
+        return self._only(pushed, ~again)
+
+    def _only(self, pushed: Pushed, kept: Mask) -> Pushed:
+        copied = pushed.only(kept)
+        for column in copied.rows.data:
+            self._keep(column)
+        return copied
 
     def _shed(self, stream: str, positions: I64, reason: str) -> None:
         if len(positions):

@@ -60,6 +60,7 @@ class PushedRun:
             int(app.setting("pressure_seed", "1")),
             self._log,
             read_log(replay) if replay is not None else None,
+            self.pipeline.dictionary.keep,
         )
         self._flush = app.setting("flush") == "true"
         self._room = room
@@ -184,6 +185,7 @@ class PushedRun:
                 changes = max(map(len, answer.changes.values()), default=0)
                 self._yield = max(changes / answer.rows, self._yield / 2, 1 / 16)
             self.outputs.deliver(answer)
+            self.pipeline.forget_texts()
         finally:
             self.state = Matching.READY
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from kasen.errors import ResourceError
 from kasen.operators.aggregate import Aggregate
-from kasen.operators.base import State
-from kasen.operators.batch import Batch, Bound, concat, empty, ones
+from kasen.operators.base import State, words_in
+from kasen.operators.batch import I64, Batch, Bound, concat, empty, ones
 from kasen.operators.net import net
 from kasen.operators.panes import SlidingAggregate
 from kasen.operators.sliding_member import Member
@@ -69,7 +69,15 @@ class Shard(ShardQueries):
             self._gone |= {number for number, part in self._parts.items() if number and not part.live}
             self._parts = {number: part for number, part in self._parts.items() if number not in self._gone}
             self._known = {number: each for number, each in self._known.items() if number not in self._gone}
+        if self.dictionary.is_due:  # whatever leaves has been packed, with its texts
+            self.dictionary.forget(self._held_words)
         return sent
+
+    def _held_words(self) -> Iterator[I64]:
+        """Every word that may be the code of a text."""
+        for held in self._held.values():
+            yield from words_in(held.snapshot())
+        yield from self._graph.held_words()
 
     def _sent(self, said: list[dict[str, Batch]]) -> Sent:
         sent = Sent()

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from kasen.kernels.hashing import hash_columns
 from kasen.operators.batch import I64, Batch, Bound, Columns
-from kasen.operators.dictionary import Dictionary
+from kasen.operators.dictionary import Dictionary, Newcomers
 from kasen.operators.failures import Failures
 from kasen.operators.project import Project
 from kasen.plan.compile_expr import compile_items
@@ -119,6 +119,7 @@ class Keys:
             self._compute: Project | None = Project(compile_items(keys, dictionary, Failures()))
         else:
             self._compute = None
+        self._newcomers = Newcomers(dictionary)
         self._hashes: I64 = np.empty(0, np.int64)
 
     def shards(self, batch: Batch, shards: int) -> npt.NDArray[np.int64]:
@@ -139,8 +140,10 @@ class Keys:
         return (hashes % np.uint64(shards)).astype(np.int64)
 
     def _text_hashes(self, codes: I64) -> I64:
-        known, texts = len(self._hashes), self._dictionary.texts
-        if known < len(texts):
-            fresh = [crc32(text.encode("utf-8", "surrogatepass")) for text in texts[known:]]
-            self._hashes = np.concatenate([self._hashes, np.array(fresh, np.int64)])
+        fresh, texts = self._newcomers.take(), self._dictionary.texts
+        if fresh:
+            if len(texts) > len(self._hashes):
+                room = np.zeros(2 * len(texts) - len(self._hashes), np.int64)
+                self._hashes = np.concatenate([self._hashes, room])
+            self._hashes[fresh] = [crc32(texts[code].encode("utf-8", "surrogatepass")) for code in fresh]
         return self._hashes[codes] if len(self._hashes) else np.zeros(len(codes), np.int64)

@@ -236,6 +236,7 @@ class InExecutors:
     def scan(self, batch: DataFrame, number: int) -> DataFrame:
         """The first half of an epoch: rows for the shards, and keys for the driver."""
         self._ledger.begin()
+        self._clock.forget_texts()
         self._segment, self._tables = self._tables, {}
         self._arrivals.stamp = self._timing.begin(number)
         self._numbered = rows = frames.numbered(batch)

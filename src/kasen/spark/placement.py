@@ -93,6 +93,7 @@ def replay(native: Native, pipeline: Pipeline, store: Store, record: dict[str, A
                 pipeline.advance(name, int(advanced[0]))
         for _ in pipeline.answers():
             pass
+        pipeline.forget_texts()
         _execute(pipeline, changes.get(epoch, ()))
 
 
@@ -252,6 +253,7 @@ class InDriver:
     def _answer(self) -> None:
         for answer in self._in_pieces.answers():
             self._outputs.deliver(answer)
+        self._pipeline.forget_texts()
 
 
 def _offset(rows: Rows) -> int:

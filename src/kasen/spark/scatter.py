@@ -55,6 +55,9 @@ def scatter(job: Job, laid: Laid, batches: Iterator[pa.RecordBatch]) -> Iterator
             sent = ways.send(source.one.name, place, data)
             for edge, shard, packed in sent:
                 yield shipped([(shard, edge.level, edge.name, packed)])
+            if dictionary.is_due:  # whatever was sent has its texts with it
+                del data, sent
+                dictionary.forget(tuple)
     yield shipped([(0, KEYS, "", keys.packed())])
     # A shard without rows must hear of the epoch, too: its windows may move.
     yield shipped([(shard, 1, "", b"") for shard in range(job.shards)])

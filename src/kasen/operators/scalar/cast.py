@@ -63,7 +63,7 @@ def _number(have: Type, want: Type, failures: Failures) -> Operation:
 def _to_text(have: Type, want: Type, dictionary: Dictionary, failures: Failures) -> Operation:
     """Each different value is printed once a batch."""
     if have.kind is Kind.BOOLEAN:
-        words = dictionary.encode(["false", "true"])
+        words = np.array([dictionary.constant("false"), dictionary.constant("true")], INT)
         return unary(lambda values: words[values.astype(INT)])
     show = printer(have)
 

@@ -1,7 +1,8 @@
 """Functions of texts, evaluated once for each text.
 
-A column of texts is a column of codes, and a text never changes its code. So a function of one text
-column is a table by code, filled as codes are first met; from then on it costs a look-up a row.
+A column of texts is a column of codes, and a text keeps its code as long as anything holds it. So a
+function of one text column is a table by code, filled as codes are first met; from then on it costs a
+look-up a row. When texts are forgotten, the table is, too: codes in it may come to stand for others.
 """
 
 from __future__ import annotations
@@ -33,11 +34,17 @@ class Memo:
         self._result = result
         self._dictionary = dictionary
         self._failures = failures
+        self._begin()
+
+    def _begin(self) -> None:
+        self._generation = self._dictionary.generation
         self._known = np.zeros(16, np.uint8)
         self._results = np.zeros(16, INT)
 
     def __call__(self, arg: Vector) -> Vector:
         codes, nulls = arg
+        if self._generation != self._dictionary.generation:
+            self._begin()
         if len(self._known) < len(self._dictionary):
             self._grow()
         out, failed = np.empty(len(codes), INT), np.empty(len(codes), BOOL)
