@@ -96,6 +96,43 @@ def test_a_replaced_and_a_dropped_query() -> None:
     assert rows(p, "high") == [(1, 1, 20), (7, 3, 26)]
 
 
+def test_a_text_with_other_columns_begins_with_its_whole_bag() -> None:
+    p = kasen.Pipeline()
+    p.execute(BIDS + "REGISTER QUERY last AS SELECT item, price FROM bids [ROWS 2];")
+    p.push("bids", [{"ts": 1, "item": 1, "price": 20}, {"ts": 2, "item": 2, "price": 30}])
+    p.advance("bids", 5)
+    assert rows(p, "last") == [(1, 1, 20), (2, 2, 30)]
+    p.execute("REPLACE QUERY last AS SELECT price > 25 AS is_high FROM bids [ROWS 2]")
+    p.push("bids", [{"ts": 7, "item": 2, "price": 10}])
+    p.advance("bids", 8)
+    table = p.query("last").to_arrow()
+    assert table.column_names == ["ts", "seq", "tick", "diff", "is_high"]
+    told = zip(*(table.column(name).to_pylist() for name in ("ts", "diff", "is_high")), strict=True)
+    # At 7 one false leaves and another enters: nothing to tell. The old rows are of another table.
+    assert list(told) == [(5, 1, False), (5, 1, True)]
+
+
+def test_a_text_that_needs_more_than_was_kept_is_refused_and_the_query_goes_on() -> None:
+    p = kasen.Pipeline()
+    p.execute(BIDS + "REGISTER QUERY n AS SELECT item, COUNT(*) AS n FROM bids GROUP BY item;")
+    p.push("bids", [{"ts": 1, "item": 1, "price": 20}])
+    p.advance("bids", 5)
+    more = "REPLACE QUERY n AS SELECT item, SUM(price) AS n FROM bids GROUP BY item"
+    with pytest.raises(QueryError, match=r"what its old text keeps of bids .UNBOUNDED. is not its rows"):
+        p.execute(more)
+    with pytest.raises(QueryError, match="what its old text keeps"):
+        p.execute(f"AT 9 {more}")
+    # A change that waits, too, must be possible when its time has come.
+    p.execute(
+        "AT 20 REPLACE QUERY n AS SELECT item, COUNT(*) AS n FROM bids GROUP BY item HAVING COUNT(*) > 1"
+    )
+    with pytest.raises(QueryError, match=r"the rows so far of bids .UNBOUNDED. are kept nowhere"):
+        p.execute("REPLACE QUERY n AS ISTREAM(SELECT item, 1 AS n FROM bids)")
+    p.push("bids", [{"ts": 7, "item": 2, "price": 24}])
+    p.advance("bids", 21)
+    assert rows(p, "n") == [(1, 1, 1), (7, 2, 1), (20, 1, 1), (20, 2, 1)]
+
+
 @pytest.mark.parametrize(
     ("text", "fault"),
     [

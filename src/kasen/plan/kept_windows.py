@@ -26,7 +26,7 @@ from kasen.cql.bound import (
     Unbounded,
     Window,
 )
-from kasen.cql.expr import Column, Expr, conjunction, conjuncts, map_children
+from kasen.cql.expr import Cast, Column, Expr, conjunction, conjuncts, map_children
 from kasen.errors import QueryError
 from kasen.plan import logical, lower
 from kasen.plan.build import Names
@@ -35,6 +35,7 @@ from kasen.plan.logical import Node, Ref, Scan, Streamify, Touches
 from kasen.plan.lower_joins import MultiJoin
 from kasen.plan.regroup import Regroup, regrouped
 from kasen.plan.window_identity import WindowIdentity, windows_below, windows_of
+from kasen.types import Kind, Type
 
 _WINDOWED = (logical.WindowNode, logical.Reports, Touches, lower.SlidingAggregate)
 
@@ -384,8 +385,16 @@ def _over(expr: Expr, items: tuple[Expr, ...]) -> Expr:
     if expr in items:
         return Column(expr.type, 0, items.index(expr), show(expr))
     if isinstance(expr, Column):
+        for index, item in enumerate(items):
+            if isinstance(item, Cast) and item.arg == expr and _is_widened(expr.type, item.type):
+                return Cast(expr.type, Column(item.type, 0, index, show(item)))
         raise KeyError(show(expr))
     return map_children(expr, lambda part: _over(part, items))
+
+
+def _is_widened(narrow: Type, wide: Type) -> bool:
+    """Whether a value that was cast to another type, as SUM does, can be cast back."""
+    return narrow.kind is Kind.INTEGER and wide.kind in (Kind.BIGINT, Kind.DOUBLE)
 
 
 def _inputs_first(plan: Node) -> list[Node]:

@@ -20,6 +20,7 @@ from kasen.operators.streamify import units
 from kasen.plan.instantiate import Context, instantiate
 from kasen.plan.kept_windows import Replay
 from kasen.plan.logical import Filter, Node, Project, Ref, Scan, Streamify, Touches, WindowNode
+from kasen.plan.lower_joins import LeftJoined, MultiJoin, Numbered, Selected
 from kasen.runtime.graph import Graph
 
 #: What an outside relation holds, by its name: data [columns + 1, n].
@@ -51,14 +52,22 @@ class Contents:
             fault = f"the rows so far of {_source(node)} are kept nowhere, and this change would need them"
             raise QueryError(fault, remedy=_REMEDY)
         below = self._graph.inputs(step)
+        if isinstance(node, Numbered | Selected):
+            return self.of(below[0])  # each of parallel trees has all combinations, if asked by itself
+        if isinstance(node, MultiJoin) and isinstance(operator, TupleHolder):
+            windows = enumerate(zip(below, node.windows, strict=True))
+            inputs = [
+                self.of(source) if window is None else operator.held_tuples(position).batch
+                for position, (source, window) in windows
+            ]
+            return self.above(node, inputs)
         # A join on a shard may have windows in itself: then it is not what they hold that it reads.
         if any(child.is_stream for child in node.children) or any(
             self._graph.node(source).is_stream for source in below
         ):
             fault = f"what {type(operator).__name__} holds cannot be told, and this change would need it"
             raise QueryError(fault, remedy=_REMEDY)
-        inputs = [self.of(source) for source in below]
-        return self.above(node, inputs)
+        return self.above(node, [self.of(source) for source in below])
 
     def table(self, name: str) -> Batch:
         """The rows of an outside relation."""
@@ -86,7 +95,10 @@ class Contents:
         fresh = instantiate(node, self._context)
         if hasattr(fresh, "begin"):
             fresh.begin(Bound(_BEFORE))
-        return bag(fresh.process([at(one, Bound(_BEFORE)) for one in inputs], Bound(_BEFORE + 1)))
+        # What the left side of a tree's root brings meets what its right side holds by then.
+        last = len(inputs) - 1 if isinstance(node, LeftJoined) else 0
+        moved = [at(one, Bound(_BEFORE + max(0, last - position))) for position, one in enumerate(inputs)]
+        return bag(fresh.process(moved, Bound(_BEFORE + 2)))
 
 
 def inserted(data: I64) -> Batch:
