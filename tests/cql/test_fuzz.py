@@ -23,12 +23,12 @@ _PIECE = re.compile(r"\s+|\w+|'[^']*'|<=|>=|<>|::|\|\||.", re.DOTALL)
 Tokens = list[str]
 
 
-def _pieces(text: str) -> Tokens:
+def pieces(text: str) -> Tokens:
     return _PIECE.findall(text)
 
 
-STATEMENTS = [_pieces(text) for text in [*INPUTS, *OTHERS, *(f"REGISTER QUERY q AS {q}" for q in QUERIES)]]
-APPS = [_pieces(text) for text in PAPERS.values()]
+STATEMENTS = [pieces(text) for text in [*INPUTS, *OTHERS, *(f"REGISTER QUERY q AS {q}" for q in QUERIES)]]
+APPS = [pieces(text) for text in PAPERS.values()]
 VOCABULARY = sorted({piece for tokens in (*STATEMENTS, *APPS) for piece in tokens})
 NUMBERS = [piece for piece in VOCABULARY if piece.isdigit()] + ["0", "2147483648", "1.5", "1e0"]
 WORDS = [piece for piece in VOCABULARY if piece.isidentifier()]

@@ -92,6 +92,23 @@ class LiveCatalog:
                 catalog.apply(changes[-1])
         return tuple(changes)
 
+    def bind_again(self, changes: Iterable[Change]) -> list[Change]:
+        """Changes that wait, in the order of their times, as names mean it when each time has come.
+
+        QueryError if one of them would no longer be right then.
+        """
+        catalog = self.copy()
+        found: list[Change] = []
+        for change in changes:
+            try:
+                (again,) = catalog.bind(replace(catalog, prepared={}).as_text([change]))
+            except QueryError as error:
+                fault = f"the change that waits for {change.at} could not be made then: {error.fault}"
+                raise QueryError(fault, remedy="ask for another time, or for something else") from None
+            catalog.apply(again)
+            found.append(again)
+        return found
+
     def copy(self) -> LiveCatalog:
         readers = {name: set(found) for name, found in self.readers.items()}
         return LiveCatalog(

@@ -30,6 +30,10 @@ if TYPE_CHECKING:
     from kasen.cql.bind_query import QueryBinder
 
 
+#: A join is a level of a plan, and its conditions see all columns before it.
+_MOST_ITEMS = 100
+
+
 def bind_from(node: exp.Select, scope: Scope, queries: QueryBinder) -> From:
     """The FROM items as a tree of joins; `scope` gets them in order.
 
@@ -38,6 +42,9 @@ def bind_from(node: exp.Select, scope: Scope, queries: QueryBinder) -> From:
     tree: From | None = None
     group: From = _source(node.args["from_"].this, scope, queries)
     for join in node.args.get("joins") or ():
+        if len(scope.items) == _MOST_ITEMS:
+            fault = f"FROM has more than {_MOST_ITEMS} items"
+            raise queries.text.error(fault, join.this, "join some of them in a query of their own")
         if join.args.get("on") is None and join.args.get("kind") is None:
             tree = group if tree is None else Join(JoinKind.CROSS, tree, group, None)
             scope.start = len(scope.items)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from kasen.cql.bind_change import LiveCatalog
 from kasen.cql.bound import App, Change, Input, Register, RegisteredQuery
 from kasen.cql.expr import Column
+from kasen.operators.batch import check_width
 from kasen.plan.build import Builder, Names
 from kasen.plan.kept_windows import Text, keep
 from kasen.plan.logical import Delay, Node, Project, Ref, Scan
@@ -161,14 +162,19 @@ def plan_query(query: RegisteredQuery, names: Names, *, in_loop: bool = False, s
 
 
 def check_changes(catalog: LiveCatalog, changes: Iterable[Change]) -> None:
-    """Refuses texts that will replace others whose windows they keep, if these do not remember enough."""
+    """Refuses what no operator could run, and texts that will replace others whose windows they keep, if
+    these do not remember enough."""
     for change in changes:
         after = catalog.after(change)
         for action in change.actions:
-            old = catalog.query(action.query.name) if isinstance(action, Register) else None
-            if isinstance(action, Register) and old is not None:
+            if not isinstance(action, Register):
+                continue
+            plan = plan_query(action.query, after, in_loop=after.in_loop(action.query.name))
+            for node in own_nodes(plan):
+                check_width(node.schema, type(node).__name__)
+            old = catalog.query(action.query.name)
+            if old is not None:
                 before = plan_query(old, catalog, in_loop=old.name.lower() in catalog.looped)
-                plan = plan_query(action.query, after, in_loop=after.in_loop(action.query.name))
                 refusal = keep(Text(old, catalog), before, Text(action.query, after), plan).refusal
                 if refusal is not None:
                     raise refusal

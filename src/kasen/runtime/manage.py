@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from kasen.connect.decode import decode
-from kasen.errors import DataError
+from kasen.errors import DataError, KasenError
 from kasen.operators.dictionary import Dictionary
 from kasen.operators.selection import Tap
 from kasen.plan.changes import Change, Drop
@@ -61,7 +61,10 @@ class _Answering:
         for change in changes:
             if change not in self._changing.pending:
                 self._outputs.follow(change)
-        self._keep(text)
+        try:
+            self._keep(text)
+        except (KasenError, OSError) as error:
+            raise DataError(f"the change has taken effect, but could not be made durable: {error}") from error
         return [line for change in changes for line in _told(change)]
 
     def tell(self, answer: Answer, control: Control) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from kasen.errors import QueryError, ResourceError
+from kasen.errors import KasenError, QueryError, ResourceError
 from kasen.operators.base import State, words_in
 from kasen.operators.batch import END, I64, Batch, Bound, concat, empty, matrix, orderings
 from kasen.operators.dictionary import Dictionary
@@ -234,10 +234,17 @@ class Pipeline:
         answer = self._run_upto(upto, last=upto == goal)
         answer.is_cut = upto < goal
         if change is not None and change.at == upto:
-            due = self.pending.pop(0)
-            self._change(due, self._planned(due))
-            answer.change = change
+            self._make(self.pending.pop(0), answer)
         return answer
+
+    def _make(self, due: Change, answer: Answer) -> None:
+        """A change whose time has come; if it fails now, the run goes on without it."""
+        try:
+            self._change(due, self._planned(due))
+        except (KasenError, RecursionError) as error:
+            self.failures.note(f"the change of queries at {due.at} was not made: {error}")
+        else:
+            answer.change = due
 
     def _due(self, goal: int) -> Change | None:
         """The next change of the queries, if it comes before a time."""
@@ -403,29 +410,32 @@ class Pipeline:
                 raise QueryError(
                     "one text cannot change queries at several times", remedy="give one text a time"
                 )
-        self._check_pending(changes)
+        waiting = self._waiting_with(changes)
         decided = []
         for change in changes:
             if change.at is None:
                 change = replace(change, at=self._upto.ts if self.begun else None)
                 self._change(change, ready.plans)
-            else:
-                self.pending.append(change)
-                self.pending.sort(key=lambda each: each.at or 0)
-            decided.append(change)
+            decided.append(waiting.get(id(change), change))
+        self.pending = list(waiting.values())
         return tuple(decided)
 
-    def _check_pending(self, changes: tuple[Change, ...]) -> None:
-        """Refuses changes if they, or those that wait, could not be made when their time has come."""
-        now = [change for change in changes if change.at is None]
-        later = sorted(
-            (each for each in (*self.pending, *changes) if each.at is not None), key=lambda each: each.at or 0
-        )
-        if later:
-            catalog = self.catalog.copy()
-            for change in now:
+    def _waiting_with(self, changes: tuple[Change, ...]) -> dict[int, Change]:
+        """What waits together with changes, by what was asked for, as names will mean it by then.
+
+        Refuses the changes if any of them, or of what waits, could not be made when its time has come.
+        """
+        later = [each for each in (*self.pending, *changes) if each.at is not None]
+        if not later:
+            return {}
+        later.sort(key=lambda each: each.at or 0)
+        catalog = self.catalog.copy()
+        for change in changes:
+            if change.at is None:
                 catalog.apply(change)
-            check_changes(catalog, later)
+        bound = catalog.bind_again(later)
+        check_changes(catalog, bound)
+        return dict(zip(map(id, later), bound, strict=True))
 
     def check_changes(self, check: Callable[[Change], None]) -> None:
         """Whoever writes answers may refuse a change."""
