@@ -258,6 +258,39 @@ def test_a_path_that_cannot_be_written_is_the_datas_fault(tmp_path: Path) -> Non
         CsvSink(tmp_path / "gone.csv", output_schema(A, BIGINT), resume=5)
 
 
+def test_a_parquet_file_that_is_gone_is_missed_whatever_was_written_behind_it(tmp_path: Path) -> None:
+    sink = ParquetSink(tmp_path / "q", output_schema(A, BIGINT))
+    for number in range(3):
+        sink.write(numbers(number, 1))
+        sink.flush()
+    sink.close()
+    (tmp_path / "q" / "part-00000000.parquet").unlink()
+    with pytest.raises(DataError, match=r"part-00000000\.parquet is missing"):
+        ParquetSink(tmp_path / "q", output_schema(A, BIGINT), resume=2)
+
+
+@pytest.mark.parametrize(("suffix", "sink_type"), SINKS)
+def test_a_sink_that_is_resumed_has_the_checksum_of_one_that_never_stopped(
+    tmp_path: Path, suffix: str, sink_type: Callable[..., Any]
+) -> None:
+    whole = sink_type(tmp_path / f"whole.{suffix}", output_schema(A, BIGINT))
+    part = sink_type(tmp_path / f"part.{suffix}", output_schema(A, BIGINT))
+    for sink in (whole, part):
+        sink.write(numbers(0, 5))
+        sink.flush()
+    committed = part.position()
+    part.write(numbers(100, 5))
+    part.close()
+    part = sink_type(tmp_path / f"part.{suffix}", output_schema(A, BIGINT), committed)
+    assert part.checksum() == whole.checksum() != ""
+    for sink in (whole, part):
+        sink.write(numbers(5, 5))
+        sink.flush()
+    assert part.checksum() == whole.checksum()
+    whole.close()
+    part.close()
+
+
 def test_a_memory_sink_collects_tables() -> None:
     sink = MemorySink(output_schema(A, BIGINT))
     assert len(sink.table()) == 0

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from kasen.errors import DataError
+from kasen.runtime.checksum import Checksum
 
 _BUFFER = 1 << 20
 
@@ -23,10 +24,12 @@ class AppendFile:
         except OSError as fault:
             raise DataError(f"cannot write {path}: {fault.strerror}") from None
         self._length = 0
+        self._checksum = Checksum()
         self.truncate(resume or 0)
 
     def write(self, content: bytes | memoryview) -> None:
         self._file.write(content)
+        self._checksum.add(content)
 
     def flush(self, sync: bool = False) -> None:
         self._file.flush()
@@ -39,7 +42,12 @@ class AppendFile:
         """The length in bytes at the last flush."""
         return self._length
 
+    def checksum(self) -> str:
+        """Of all that was flushed."""
+        return self._checksum.text
+
     def truncate(self, position: int) -> None:
+        """What is left is read once, as its checksum is that of what comes."""
         self._file.flush()
         length = os.fstat(self._file.fileno()).st_size
         if position > length:
@@ -48,9 +56,11 @@ class AppendFile:
                 f"{self._path} has {length} bytes, but {position} were written: it was changed or replaced"
             )
         self._file.truncate(position)
+        with self._path.open("rb") as written:
+            self._checksum = Checksum.of(written)
         self._file.seek(position)
         if position == 0:
-            self._file.write(self._header)
+            self.write(self._header)
         self.flush()
 
     def close(self) -> None:
@@ -77,6 +87,9 @@ class FileOutput:
 
     def position(self) -> int:
         return self._file.position()
+
+    def checksum(self) -> str:
+        return self._file.checksum()
 
     def truncate(self, position: int) -> None:
         self._file.truncate(position)

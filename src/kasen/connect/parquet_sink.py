@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from kasen.errors import DataError
+from kasen.runtime.checksum import Checksum, checksum_of_file
 
 #: Fewer rows than this are kept until there are more, as small row groups compress badly.
 _GROUP_ROWS = 1 << 16
@@ -37,6 +38,7 @@ class ParquetSink:
         self._rows = 0
         self._writer: pq.ParquetWriter | None = None
         self._parts = len(self._files())
+        self._checksum = Checksum()
         self.truncate(resume or 0)
 
     def write(self, table: pa.Table) -> None:
@@ -54,6 +56,7 @@ class ParquetSink:
         self._writer = None
         if sync:
             _sync(self._unfinished)
+        self._checksum.add(checksum_of_file(self._unfinished).encode())
         self._unfinished.rename(self._part(self._parts))
         self._parts += 1
         if sync:
@@ -62,9 +65,18 @@ class ParquetSink:
     def position(self) -> int:
         return self._parts
 
+    def checksum(self) -> str:
+        """Of the checksums of all files."""
+        return self._checksum.text
+
     def truncate(self, position: int) -> None:
-        if position > len(self._files()):
-            raise DataError(f"{self._folder} lacks files that were written: it was changed or replaced")
+        self._checksum = Checksum()
+        for number in range(position):
+            if not self._part(number).exists():
+                raise DataError(
+                    f"{self._part(number)} is missing, but was written: it was changed or replaced"
+                )
+            self._checksum.add(checksum_of_file(self._part(number)).encode())
         self._waiting, self._rows = [], 0
         if self._writer is not None:
             self._writer.close()

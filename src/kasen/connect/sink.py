@@ -24,6 +24,10 @@ class Sink(Protocol):
         """How much was flushed, in the sink's own units."""
         ...
 
+    def checksum(self) -> str:
+        """Of all that was flushed; "" if the sink cannot tell."""
+        ...
+
     def truncate(self, position: int) -> None:
         """Takes back everything behind an earlier position."""
         ...

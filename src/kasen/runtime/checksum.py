@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from xxhash import xxh3_64, xxh3_64_hexdigest
 
@@ -39,13 +40,31 @@ def checksum(content: bytes | memoryview) -> str:
     return xxh3_64_hexdigest(content)
 
 
+class Checksum:
+    """The checksum of a content that comes piece by piece."""
+
+    def __init__(self) -> None:
+        self._digest = xxh3_64()
+
+    @staticmethod
+    def of(file: BinaryIO) -> Checksum:
+        """Of a file of any size, which is not held in memory."""
+        found = Checksum()
+        while piece := file.read(_PIECE):
+            found.add(piece)
+        return found
+
+    def add(self, content: bytes | memoryview) -> None:
+        self._digest.update(content)
+
+    @property
+    def text(self) -> str:
+        return self._digest.hexdigest()
+
+
 def checksum_of_file(file: Path) -> str:
-    """The checksum of a file of any size, which is not held in memory."""
-    digest = xxh3_64()
     with file.open("rb") as opened:
-        while piece := opened.read(_PIECE):
-            digest.update(piece)
-    return digest.hexdigest()
+        return Checksum.of(opened).text
 
 
 def checksum_in(name: str) -> str | None:

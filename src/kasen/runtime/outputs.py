@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kasen.connect.chunk import Chunk, DeadLetter
+from kasen.connect.dead_letter import FILE_NAME as DEAD_LETTER
 from kasen.connect.dead_letter import DeadLetterFile
 from kasen.connect.decode import decode, output_schema
 from kasen.connect.parquet_sink import ParquetSink
@@ -155,15 +156,18 @@ class Outputs:
         self._gone: dict[str, int] = notes.get("gone", {})
         self._columns: dict[str, Schema] = {}
         self.sinks: dict[str, Sink] = {}
+        self._file: DeadLetterFile | None = None
         reached: dict[str, int] = notes.get("sinks", {})
-        for query in queries:
-            self._open_sink(query, reached.get(query.name))
+        try:
+            self._open(queries, reached, notes)
+        except BaseException:
+            self.close()
+            raise
         # Queries that went after the notes were made.
         self._gone |= {name: place for name, place in reached.items() if name not in self.sinks}
         pipeline.check_changes(self.check)
         for change in pipeline.pending:
             self.check(change)
-        self._file = DeadLetterFile(out, notes.get("dead")) if out is not None else None
         self.dead_letters: list[DeadLetter] = []
         # Whether a deletion finds its row is only known later; its dead letter must be at hand then.
         self._deletions: dict[str, dict[int, DeadLetter]] = {
@@ -183,6 +187,23 @@ class Outputs:
             before = notes["out"] or "no files (there was no --out)"
             fault = f"the answers so far were written to {before}, and now --out is {self._folder}"
             raise DataError(f"{fault}; run it as before, or remove the checkpoint to start anew")
+
+    def _open(
+        self, queries: Iterable[RegisteredQuery], reached: dict[str, int], notes: dict[str, Any]
+    ) -> None:
+        for query in queries:
+            self._open_sink(query, reached.get(query.name))
+            self._check_written(query, notes)
+        if self._out is not None:
+            self._file = DeadLetterFile(self._out, notes.get("dead"))
+            _compare(self._out / DEAD_LETTER, self._file.checksum(), notes.get("dead_checksum"))
+
+    def _check_written(self, query: RegisteredQuery, notes: dict[str, Any]) -> None:
+        """An earlier run's answers are part of this one's, so they must be as they were written."""
+        connector, folder = self._connector(query)
+        if connector is not None:
+            found, noted = self.sinks[query.name].checksum(), notes.get("checksums", {}).get(query.name)
+            _compare(folder / connector.option("path"), found, noted)
 
     def check(self, change: Change) -> None:
         """Refuses a change whose answers could not be written."""
@@ -335,8 +356,10 @@ class Outputs:
             self._file.flush(sync=True)
         return {
             "sinks": {name: sink.position() for name, sink in self.sinks.items()},
+            "checksums": {name: sink.checksum() for name, sink in self.sinks.items()},
             "gone": self._gone,
             "dead": self._file.position() if self._file is not None else None,
+            "dead_checksum": self._file.checksum() if self._file is not None else None,
             "deletions": self._deletions,
             "rows": self.progress.rows,
             "refused": self.progress.dead,
@@ -350,3 +373,10 @@ class Outputs:
             sink.close()
         if self._file is not None:
             self._file.close()
+
+
+def _compare(path: Path, found: str, noted: str | None) -> None:
+    """Refuses what was written, if it has another checksum than was noted."""
+    if noted is not None and found != noted:
+        fault = f"{path} is damaged, or was changed: its checksum is not that of what was written"
+        raise DataError(f"{fault}; restore it, or remove the checkpoint to start anew")

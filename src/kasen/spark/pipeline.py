@@ -137,6 +137,8 @@ class SparkRun:
         try:
             self._prepare(place, shards or default_shards(self.spark), out, on_progress)
         except BaseException:
+            if hasattr(self, "outputs"):
+                self.outputs.close()
             self._unlock()
             raise
 
