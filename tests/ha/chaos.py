@@ -70,12 +70,13 @@ class Chaos:
                 self._kill(round_.node)
                 nodes.heal(round_.node)
             case "stop":
-                leader = self._leader(round_.node)
-                nodes.signal(leader, signal.SIGSTOP)
-                time.sleep(1.2)
-                nodes.signal(leader, signal.SIGCONT)
+                if (leader := self._leader(round_.node)) is not None:
+                    nodes.signal(leader, signal.SIGSTOP)
+                    time.sleep(1.2)
+                    nodes.signal(leader, signal.SIGCONT)
             case "cut":
-                routes = self.around(self._leader(round_.node))
+                leader = self._leader(round_.node)
+                routes = [] if leader is None else self.around(leader)
                 self.relay.cut(routes)
                 time.sleep(1.2)
                 self.relay.join(routes)
@@ -94,23 +95,28 @@ class Chaos:
                 self._kill("d")
 
     def _kill(self, node: str) -> None:
-        self.nodes.signal(self._leader(node), signal.SIGKILL)
+        if (leader := self._leader(node)) is not None:
+            self.nodes.signal(leader, signal.SIGKILL)
 
-    def _leader(self, node: str) -> Member:
-        """The copy that leads, once one does."""
+    def _leader(self, node: str) -> Member | None:
+        """The copy that leads, once one does; None if the node has finished."""
         due = time.monotonic() + 15
         while time.monotonic() < due:
-            if (member := self.nodes.leader(node)) is not None:
+            if (member := self.nodes.leader(node)) is not None or self._has_finished(node):
                 return member
             time.sleep(0.02)
         raise AssertionError(f"nobody leads {node}: {self.round}\n{self.nodes.logs()}")
+
+    def _has_finished(self, node: str) -> bool:
+        return self.nodes.has_finished(self.nodes.member(node))
 
     def _wait_until_ready(self, node: str) -> None:
         """Until the healed copy has caught up with its leader."""
         due = time.monotonic() + 15
         while time.monotonic() < due:
             states = [self.nodes.status(member) for member in self.nodes.find(node)]
-            if all(state is not None and state["ready"] for state in states):
+            ready = all(state is not None and state["ready"] for state in states)
+            if ready or self._has_finished(node):
                 return
             time.sleep(0.05)
         raise AssertionError(f"{node} has no second copy: {self.round}\n{self.nodes.logs()}")

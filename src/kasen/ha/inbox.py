@@ -71,7 +71,7 @@ class Inbox:
         first = last = self.waiting.popleft()
         batches = [] if first.batch is None else [first.batch]
         rows = first.rows
-        while self.waiting and rows < most:
+        while self.waiting and rows < most and _fits(batches, self.waiting[0].batch):
             last = self.waiting.popleft()
             rows += last.rows
             if last.batch is not None:
@@ -79,3 +79,8 @@ class Inbox:
         self.waiting_rows -= rows
         batch = batches[0] if len(batches) == 1 else pa.concat_batches(batches) if batches else None
         return Piece(batch, first.start, last.upto, last.ended)
+
+
+def _fits(batches: list[pa.RecordBatch], next_: pa.RecordBatch | None) -> bool:
+    """Whether a batch can follow others in one piece: copies upstream may differ in what else they send."""
+    return not batches or next_ is None or bool(batches[-1].schema == next_.schema)

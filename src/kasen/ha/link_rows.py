@@ -42,33 +42,38 @@ class LinkRows:
                 continue
             if own.count(field.name.lower()) != 1:
                 there = ", ".join(schema.names[len(INSTANT_AND_DIFF) :])
-                raise DataError(f"{one.name}: the link has no one column {field.name!r}; it has: {there}")
+                raise DataError(
+                    f"{one.name}: expected exactly one column {field.name!r} on the link,"
+                    f" found {own.count(field.name.lower())}; it has: {there}"
+                )
             columns.append(own.index(field.name.lower()))
         diff = INSTANT_AND_DIFF.index("diff") if one.is_relation else None
         self._found = Found(tuple(columns), diff)
         check_types(self._layout, self._found, schema, "the link")
         name = one.schema[one.timestamp].name.lower()
         self._same = own.index(name) if name in own else None
-        self._count = 0
+
+    def check(self, batch: pa.RecordBatch) -> None:
+        """DataError if a row is not of its type: a link carries what another node has checked."""
+        self._read(batch)
 
     def rows(self, batch: pa.RecordBatch, dictionary: Dictionary) -> Rows:
-        """DataError if a row is not of its type: a link carries what another node has checked."""
+        lines = np.arange(batch.num_rows, dtype=np.int64)
+        chunk = self._read(batch).finish(lines + 1, lambda _: "", lambda _: {}, Position("", 0, 0))
+        return Rows(times(batch).copy(), chunk.diff, encode(chunk, dictionary), lines)
+
+    def _read(self, batch: pa.RecordBatch) -> Draft:
         if self._same is not None and not np.array_equal(times(batch), _numbers(batch, self._same)):
             name = batch.schema.names[self._same]
             raise DataError(
                 f"{self._layout.name}: column {name!r} is not the time of its changes; select it AS something"
             )
-        count = batch.num_rows
-        draft = Draft(self._layout, count)
+        draft = Draft(self._layout, batch.num_rows)
         read_batch(draft, batch, self._found)
-        lines = np.arange(self._count + 1, self._count + count + 1, dtype=np.int64)
         if draft.unsure.any():
             row = batch.slice(int(np.flatnonzero(draft.unsure)[0]), 1).to_pylist()[0]
             raise DataError(f"{self._layout.name}: a row does not fit the declared columns: {row}")
-        chunk = draft.finish(lines, lambda _: "", lambda _: {}, Position("", 0, 0))
-        self._count += count
-        data = encode(chunk, dictionary)
-        return Rows(times(batch).copy(), chunk.diff, data, lines - 1)
+        return draft
 
 
 def _numbers(batch: pa.RecordBatch, column: int) -> np.ndarray:

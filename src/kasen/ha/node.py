@@ -344,6 +344,8 @@ class Node:
                 self.step_down("the other copy sends its state")
             if self.is_primary or self._takes_over or self.stopping.is_set():
                 raise DataError(f"{self.config.name}: this copy does not follow the other one now")
+            if snapshot.positions.keys() != self.inboxes.keys() or len(snapshot.outputs) != len(self.outputs):
+                raise DataError(f"{self.config.name}: a snapshot of a node with other links")
             self.snapshot = snapshot
             for stream, inbox in self.inboxes.items():
                 inbox.received = snapshot.positions[stream]

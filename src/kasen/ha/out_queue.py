@@ -8,8 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from kasen.connect.decode import INSTANT_AND_DIFF
+from kasen.errors import DataError
 from kasen.ha.wire import BEGIN, Json, Piece
 from kasen.operators.batch import I64
+
+_END = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +107,19 @@ class OutQueue:
 
     def __len__(self) -> int:
         return self.rows_since(self.start)
+
+
+def check_stretch(piece: Piece) -> None:
+    """DataError if a piece's rows are not in order, or not within the stretch of time that it covers."""
+    if not BEGIN <= piece.start <= piece.upto <= _END:
+        raise DataError(f"a message for the time from {piece.start} to {piece.upto}")
+    if piece.batch is None:
+        return
+    if any(piece.batch.column(index).null_count for index in range(len(INSTANT_AND_DIFF))):
+        raise DataError("a message with rows that have no instant")
+    ts = times(piece.batch)
+    if ts[0] < piece.start or ts[-1] >= piece.upto or bool((ts[1:] < ts[:-1]).any()):
+        raise DataError(f"a message with rows out of order, or not from {piece.start} to {piece.upto}")
 
 
 def times(batch: pa.RecordBatch) -> I64:

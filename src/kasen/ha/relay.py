@@ -10,20 +10,25 @@ from __future__ import annotations
 import asyncio
 import threading
 from dataclasses import dataclass, field
+from random import Random
 
 _CHUNK = 1 << 16
+_LEAST_DAMAGED = 1024
 
 
 @dataclass(slots=True)
 class Route:
     """From one copy to another. `forth` and `back` count bytes; `open` is cleared while the link is cut;
-    `delay` is how many seconds whatever arrives waits, beside the relay's own delay."""
+    `delay` is how many seconds whatever arrives waits, beside the relay's own delay; `flips` is how many bits
+    of each larger message are changed on the way."""
 
     target: tuple[str, int]
     port: int = 0
     forth: int = 0
     back: int = 0
     delay: float = 0.0
+    flips: int = 0
+    random: Random = field(default_factory=Random)
     carried: set[asyncio.StreamWriter] = field(default_factory=set)
     open: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -94,6 +99,10 @@ class Relay:
         for writer in route.carried:
             writer.transport.abort()
 
+    def flip(self, route: Route, bits: int, random: Random) -> None:
+        """Damages what goes to the target from now on, but for the few bytes with which connections begin."""
+        route.flips, route.random = bits, random
+
     def close(self) -> None:
         asyncio.run_coroutine_threadsafe(self._cancel(), self._loop).result(5)
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -135,7 +144,7 @@ class Relay:
                     await asyncio.sleep(delay)
                 if self._limit is not None:
                     await self._limit.pass_(len(data))
-                writer.write(data)
+                writer.write(_damaged(route, data) if forth and route.flips else data)
                 await writer.drain()
                 if forth:
                     route.forth += len(data)
@@ -145,3 +154,12 @@ class Relay:
             pass
         finally:
             writer.close()
+
+
+def _damaged(route: Route, data: bytes) -> bytes:
+    if len(data) < _LEAST_DAMAGED:
+        return data
+    changed = bytearray(data)
+    for _ in range(route.flips):
+        changed[route.random.randrange(len(changed))] ^= 1 << route.random.randrange(8)
+    return bytes(changed)

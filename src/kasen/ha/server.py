@@ -17,6 +17,7 @@ from kasen.ha.config import NodeConfig
 from kasen.ha.inbox import Inbox
 from kasen.ha.journal import Journal
 from kasen.ha.node import Node
+from kasen.ha.out_queue import check_stretch
 from kasen.ha.wire import Json, Piece, digest, location, pack, reason, server_options, unpack
 
 
@@ -39,7 +40,7 @@ class NodeServer(flight.FlightServerBase):  # type: ignore[misc]
         try:
             hello = unpack(descriptor.command)
             inbox, schema = self._accept(hello)
-        except (DataError, KeyError, TypeError, ValueError, pa.ArrowException) as fault:
+        except Exception as fault:
             if not node.stopping.is_set():
                 node.log.warning("refused a link from %s: %s", context.peer(), fault)
             raise flight.FlightServerError(f"refused: {fault}") from None
@@ -50,7 +51,7 @@ class NodeServer(flight.FlightServerBase):  # type: ignore[misc]
         acks.start()
         try:
             self._read(reader, inbox, hello, schema)
-        except (DataError, KeyError, TypeError, ValueError, pa.ArrowException) as fault:
+        except Exception as fault:  # whatever came, it ends this link and nothing else
             why = f"a message without {fault}" if isinstance(fault, KeyError) else str(fault)
             if not node.stopping.is_set():
                 node.log.warning("ended the link from %s: %s", hello.get("from"), why)
@@ -102,6 +103,9 @@ class NodeServer(flight.FlightServerBase):  # type: ignore[misc]
                 whole = parts[0] if len(parts) == 1 else pa.concat_batches(parts)
                 parts = []
             piece = Piece(whole, int(meta["start"]), int(meta["upto"]), bool(meta.get("ended")))
+            check_stretch(piece)
+            if whole is not None and node.work is not None:
+                node.work.check(inbox.link.stream, whole)
             node.receive(inbox, hello["copy"], meta, piece)
         raise DataError("this node is stopping")
 

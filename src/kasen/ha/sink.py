@@ -32,6 +32,7 @@ class SinkWork:
         self._folder = folder
         self._journal = folder / "journal.jsonl"
         self._files: dict[str, CsvSink] = {}
+        self._schemas: dict[str, pa.Schema] = {}
         self.positions = {link.stream: BEGIN for link in inputs}
         #: The latest generation that each link was written under, and the copy that led it.
         self.leaders = {link.stream: (1, link.copies[0]) for link in inputs}
@@ -76,6 +77,11 @@ class SinkWork:
         if link.stream not in self._files:
             path = self._folder / f"{link.stream}.csv"
             self._files[link.stream] = CsvSink(path, schema, self._lengths.get(link.stream))
+            self._schemas[link.stream] = schema
+
+    def check(self, stream: str, batch: pa.RecordBatch) -> None:
+        if batch.schema != self._schemas[stream]:
+            raise DataError(f"{stream}: other columns than its file has: {', '.join(batch.schema.names)}")
 
     def begin(self, restart: Restart | None) -> None:
         raise AssertionError(f"a sink never starts anew {restart}")

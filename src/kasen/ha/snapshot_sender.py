@@ -13,6 +13,8 @@ from kasen.ha.wire import FAULTS, call_options, connect, reason
 _SNAPSHOT_SECONDS = 30.0
 #: While the other copy may only be slow, or about to take over, it must find its input.
 _LEASE_SECONDS = 3.0
+#: How often it is looked whether the other copy is there.
+_LOOK_SECONDS = 0.5
 
 
 def send_snapshots(node: Node) -> None:
@@ -21,9 +23,14 @@ def send_snapshots(node: Node) -> None:
     assert config.peer is not None
     confirmed: dict[str, int] | None = None
     with connect(config, config.peer) as client:
-        while not node.stopping.wait(config.snapshot_interval):
-            snapshot = _next(node)
-            if snapshot is None or (node.peer_holds and snapshot.positions == confirmed):
+        due = time.monotonic()
+        while not node.stopping.wait(min(config.snapshot_interval, _LOOK_SECONDS)):
+            if not _other_copy_is_there(node) or (node.peer_holds and time.monotonic() < due):
+                continue
+            if (snapshot := _next(node)) is None:
+                continue
+            due = time.monotonic() + config.snapshot_interval
+            if node.peer_holds and snapshot.positions == confirmed:
                 continue  # it has this state already
             try:
                 body = flight.Action("snapshot", to_bytes(snapshot))
@@ -35,11 +42,11 @@ def send_snapshots(node: Node) -> None:
                 node.log.info("the other copy did not take a snapshot: %s", reason(fault))
 
 
-def _next(node: Node) -> Snapshot | None:
-    """The snapshot that is due, if this copy leads and there is another one to send it to."""
+def _other_copy_is_there(node: Node) -> bool:
+    """Whether this copy leads and there is another one to send snapshots to."""
     with node.lock:
         if not node.is_primary:
-            return None
+            return False
         absent = time.monotonic() - node.peer_heard > _LEASE_SECONDS
         if absent != node.releases.alone:
             node.releases.alone = absent
@@ -47,8 +54,12 @@ def _next(node: Node) -> Snapshot | None:
             node.log.warning("the other copy is %s", state)
             # While it was away, input was forgotten that an older snapshot would ask for.
             node.snapshot = None
-        if absent:
-            return None
+        return not absent
+
+
+def _next(node: Node) -> Snapshot | None:
+    """The state now, or after the run that goes on."""
+    with node.lock:
         snapshot, node.snapshot = node.snapshot or node.take_snapshot(), None
         node.snapshot_wanted = True
         return snapshot

@@ -22,6 +22,8 @@ from kasen.runtime.history import History, Restart
 from kasen.runtime.pipeline import Answer, Pipeline
 from kasen.runtime.reader import Reader
 
+_MOST_READERS = 64
+
 
 @dataclass(frozen=True, slots=True)
 class Result:
@@ -37,6 +39,13 @@ class Work(Protocol):
 
     def accept(self, link: Neighbour, schema: pa.Schema) -> None:
         """DataError if a link's columns are not what is expected."""
+        ...
+
+    def check(self, stream: str, batch: pa.RecordBatch) -> None:
+        """DataError if rows that came over a link are not what is expected.
+
+        Called for every message, by the thread that receives it: what is wrong ends the link, not the node.
+        """
         ...
 
     def process(self, pieces: list[tuple[str, Piece]]) -> Result: ...
@@ -59,7 +68,7 @@ class AppWork:
         self._base = base
         self._streams = [one for one in plan.app.inputs if not one.is_static]
         self._check_links(inputs)
-        self._links: dict[str, LinkRows] = {}
+        self._readers: dict[tuple[str, pa.Schema], LinkRows] = {}
         self.begin(None)
 
     def _check_links(self, inputs: tuple[Neighbour, ...]) -> None:
@@ -73,9 +82,22 @@ class AppWork:
                 raise DataError(f"the app has no stream {link.stream!r} for the link from {link.node}")
 
     def accept(self, link: Neighbour, schema: pa.Schema) -> None:
-        one = self.plan.app.input(link.stream)
-        assert one is not None
-        self._links[link.stream] = LinkRows(one, self.plan.app.time, schema)
+        self._reader(link.stream, schema)
+
+    def check(self, stream: str, batch: pa.RecordBatch) -> None:
+        self._reader(stream, batch.schema).check(batch)
+
+    def _reader(self, stream: str, schema: pa.Schema) -> LinkRows:
+        """For each schema that a copy upstream has: one that was started anew may have another one."""
+        found = self._readers.get((stream, schema))
+        if found is None:
+            one = self.plan.app.input(stream)
+            assert one is not None
+            found = LinkRows(one, self.plan.app.time, schema)
+            while len(self._readers) >= _MOST_READERS:
+                self._readers.pop(next(iter(self._readers)), None)
+            self._readers[stream, schema] = found
+        return found
 
     def begin(self, restart: Restart | None) -> None:
         self.pipeline = Pipeline(self.plan)
@@ -96,7 +118,8 @@ class AppWork:
     def process(self, pieces: list[tuple[str, Piece]]) -> Result:
         for stream, piece in pieces:
             if piece.batch is not None:
-                self.pipeline.add(stream, self._links[stream].rows(piece.batch, self.pipeline.dictionary))
+                rows = self._reader(stream, piece.batch.schema).rows(piece.batch, self.pipeline.dictionary)
+                self.pipeline.add(stream, rows)
             self._frontiers[stream] = max(self._frontiers[stream], piece.upto)
             if piece.ended:
                 self._ends[stream] = piece.upto
