@@ -15,13 +15,19 @@ _RATE = 500
 _PEACE_SECONDS = 0.5
 
 
-def play(folder: Path, operator: str, seed: int, rounds: int, batch: int | str = 20) -> None:
-    make_chain(folder, operator, rows=rounds * 6 * _RATE, rate=_RATE)
+def play(
+    folder: Path, operator: str, seed: int, rounds: int, batch: int | str = 20, engine: str = "local"
+) -> None:
+    """A Spark application takes seconds where a local node takes a fraction of one."""
+    patience = 1.0 if engine == "local" else 12.0
+    make_chain(folder, operator, rows=int(rounds * 6 * patience * _RATE), rate=_RATE)
     right = expected(folder)
-    nemesis = Nemesis(folder, chain(rate=_RATE, batch=batch, snapshot_interval="200ms"), seed)
+    given = chain(rate=_RATE, batch=batch, snapshot_interval="200ms")
+    given["node"][1]["engine"] = engine
+    nemesis = Nemesis(folder, given, seed, patience=patience)
     try:
         with nemesis.nodes as nodes:
-            nodes.wait_for("out", "inputs_begun")
+            nodes.wait_for("out", "inputs_begun", 60 * patience)
             for _ in range(rounds):
                 nemesis.wait_until_redundant()
                 if nemesis.is_over:
@@ -31,7 +37,7 @@ def play(folder: Path, operator: str, seed: int, rounds: int, batch: int | str =
                 assert right.startswith(written(folder)), f"{nemesis.tally}\n{nodes.logs()}"
                 time.sleep(_PEACE_SECONDS)
             for node in nodes.names():
-                nodes.finish(node, 120)
+                nodes.finish(node, 120 * patience)
             assert written(folder) == right, f"{nemesis.tally}\n{nodes.logs()}"
             assert nemesis.tally.rounds > rounds // 2
     finally:
@@ -50,3 +56,10 @@ def test_a_nemesis_changes_no_answer_in_five_hundred_rounds(seed: int, tmp_path:
     operators = [*WITH_HISTORY, *OPERATORS]
     batch: int | str = (1, 20, 500, "infinite")[seed % 4]
     play(tmp_path, operators[seed % len(operators)], seed=100 + seed, rounds=25, batch=batch)
+
+
+@pytest.mark.soak
+@pytest.mark.spark
+@pytest.mark.parametrize("operator", ["aggregation", "total"])
+def test_a_nemesis_changes_no_answer_of_spark_nodes(operator: str, tmp_path: Path) -> None:
+    play(tmp_path, operator, seed=7, rounds=4, batch=50, engine="spark")

@@ -131,7 +131,9 @@ class AppWork:
         answers = [self.pipeline.run()]
         if not open_ and self.plan.app.setting("flush") == "true":
             answers += self.pipeline.flush()
-        return Result(self._batches(answers), max(upto, self.pipeline.upto), not open_)
+        result = Result(self._batches(answers), max(upto, self.pipeline.upto), not open_)
+        self.pipeline.forget_texts()
+        return result
 
     def _batches(self, answers: list[Answer]) -> dict[str, pa.RecordBatch]:
         found: dict[str, pa.RecordBatch] = {}
