@@ -9,7 +9,8 @@ import numpy as np
 from kasen.kernels import bag as kernel
 from kasen.kernels import groups
 from kasen.operators.base import State
-from kasen.operators.batch import BEGIN, Batch, Bound, empty
+from kasen.operators.batch import BEGIN, I64, Batch, Bound, empty
+from kasen.operators.held_tuples import HeldTuples, without_times
 from kasen.operators.record_table import RecordTable
 
 _MODES = {
@@ -72,6 +73,18 @@ class Bag:
             return Batch(ts, sub, diff, data)
         # Copies, so that a small answer does not keep large arrays alive.
         return Batch(ts[:rows].copy(), sub[:rows].copy(), diff[:rows].copy(), data[:, :rows].copy())
+
+    def contents(self) -> I64:
+        return self._repeated(kernel.OUT)
+
+    def held_tuples(self, position: int) -> HeldTuples:
+        return without_times(self._repeated((kernel.LEFT, kernel.RIGHT)[position]))
+
+    def _repeated(self, times: int) -> I64:
+        """The different rows, each as often as a field of its record says."""
+        records = self._rows.used().reshape(-1, self._rows.width)[1:]
+        words = [*range(groups.KEY, groups.KEY + self._columns), groups.KEY_NULLS]
+        return np.ascontiguousarray(np.repeat(records[:, words], records[:, times], axis=0).T)
 
     def next_instant(self) -> Bound | None:
         return None

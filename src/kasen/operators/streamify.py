@@ -11,6 +11,7 @@ from kasen.kernels import whole as kernel
 from kasen.kernels.columns import all_units, signed
 from kasen.operators.base import State, Stateless
 from kasen.operators.batch import BEGIN, I64, Batch, Bound, are_ones, ones
+from kasen.operators.held_tuples import HeldTuples, without_times
 from kasen.operators.net import net
 from kasen.operators.record_table import RecordTable
 from kasen.operators.row_buffer import RowBuffer
@@ -114,6 +115,11 @@ class Whole:
 
     def next_instant(self) -> Bound | None:
         return None
+
+    def held_tuples(self, position: int) -> HeldTuples:
+        assert position == 0, "the others are instants"
+        state = Whole.snapshot(self)
+        return without_times(np.repeat(state["data"], state["diff"], axis=1))
 
     def snapshot(self) -> State:
         there = self._rows.touched[: self._control[kernel.DIFFERENT]]

@@ -140,7 +140,8 @@ def replacing(number: int, app: App, query: RegisteredQuery, names: LiveCatalog,
     new = plan_query(query, names, shards=True)
     found_here = keep(texts[0], was, texts[1], new)
     if found_here.refusal is not None or found_here.rebuilt:
-        raise lies_elsewhere(name)
+        fault = f"{name} cannot be replaced on executors: windows that it keeps would need other steps there"
+        raise QueryError(fault, remedy=f"DROP QUERY {name}, and register it in a second change; {_IN_DRIVER}")
     kept = found_here.steps
     same = carried(new, set(walk(was)), kept)
     plan = share(replace(app, queries=(query,), loops=(), changes=(), prepared=()), {query.name: new})

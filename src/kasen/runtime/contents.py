@@ -19,7 +19,7 @@ from kasen.operators.net import net
 from kasen.operators.streamify import units
 from kasen.plan.instantiate import Context, instantiate
 from kasen.plan.kept_windows import Replay
-from kasen.plan.logical import Filter, Node, Project, Ref, Scan, Streamify, Touches, WindowNode
+from kasen.plan.logical import Filter, InnerJoin, Node, Project, Ref, Scan, Streamify, Touches, WindowNode
 from kasen.plan.lower_joins import LeftJoined, MultiJoin, Numbered, Selected
 from kasen.runtime.graph import Graph
 
@@ -54,13 +54,9 @@ class Contents:
         below = self._graph.inputs(step)
         if isinstance(node, Numbered | Selected):
             return self.of(below[0])  # each of parallel trees has all combinations, if asked by itself
-        if isinstance(node, MultiJoin) and isinstance(operator, TupleHolder):
-            windows = enumerate(zip(below, node.windows, strict=True))
-            inputs = [
-                self.of(source) if window is None else operator.held_tuples(position).batch
-                for position, (source, window) in windows
-            ]
-            return self.above(node, inputs)
+        if isinstance(node, MultiJoin | InnerJoin) and isinstance(operator, TupleHolder):
+            # It has all rows of its inputs, also those of windows and streams that nobody else keeps.
+            return self.above(node, [operator.held_tuples(position).batch for position in range(len(below))])
         # A join on a shard may have windows in itself: then it is not what they hold that it reads.
         if any(child.is_stream for child in node.children) or any(
             self._graph.node(source).is_stream for source in below

@@ -25,8 +25,9 @@ from kasen.operators.sliding_member import Member
 from kasen.plan.build import Names
 from kasen.plan.changes import Change, Drop, LiveCatalog, Register, RegisteredQuery, StreamKind, statement_of
 from kasen.plan.instantiate import Context
-from kasen.plan.kept_windows import Kept, Text, is_stateless, keep
+from kasen.plan.kept_windows import Kept, Text, keep
 from kasen.plan.logical import Delay, Node, Ref, Scan, Streamify, Touches, walk
+from kasen.plan.memories import is_stateless
 from kasen.plan.physical import own_nodes, plan_query
 from kasen.runtime.contents import Contents, Tables, at, bag, difference, inserted
 from kasen.runtime.graph import Graph

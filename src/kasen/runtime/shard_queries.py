@@ -31,9 +31,9 @@ from kasen.plan.generations import (
     use,
 )
 from kasen.plan.instantiate import Context
-from kasen.plan.kept_windows import is_stateless
 from kasen.plan.logical import Delay, Node, Ref, Scan, Streamify
 from kasen.plan.lower import is_net
+from kasen.plan.memories import is_stateless
 from kasen.plan.physical import Plan
 from kasen.runtime.clock import Splice
 from kasen.runtime.contents import Contents, at, bag, difference
