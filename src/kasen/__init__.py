@@ -1,12 +1,14 @@
 """Kasen: continuous queries over streams, on Spark or in one process."""
 
-from typing import TYPE_CHECKING, Any
+from importlib import import_module
 
-from kasen.aggregates import aggregate
-from kasen.errors import DataError, InternalError, KasenError, QueryError, ResourceError
-
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
+    from kasen.aggregates import aggregate
     from kasen.api import Pipeline, Query
+    from kasen.errors import DataError, InternalError, KasenError, QueryError, ResourceError
     from kasen.runtime.memory import own_process
 
 __version__ = "0.1.0"
@@ -24,15 +26,19 @@ __all__ = [
     "own_process",
 ]
 
+#: Where names are. A module is loaded when it is first used: `kasen check` needs no compiled kernels, and
+#: commands handle signals before they load anything.
+_MODULES = {
+    "aggregate": "kasen.aggregates",
+    "own_process": "kasen.runtime.memory",
+    **dict.fromkeys(("Pipeline", "Query"), "kasen.api"),
+    **dict.fromkeys(
+        ("DataError", "InternalError", "KasenError", "QueryError", "ResourceError"), "kasen.errors"
+    ),
+}
 
-def __getattr__(name: str) -> Any:
-    # The engine is loaded when it is first used: `kasen check` needs no compiled kernels.
-    if name in ("Pipeline", "Query"):
-        from kasen import api
 
-        return getattr(api, name)
-    if name == "own_process":
-        from kasen.runtime.memory import own_process
-
-        return own_process
+def __getattr__(name: str) -> "Any":
+    if name in _MODULES:
+        return getattr(import_module(_MODULES[name]), name)
     raise AttributeError(f"module 'kasen' has no attribute {name!r}")

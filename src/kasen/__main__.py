@@ -1,5 +1,15 @@
-"""`python -m kasen`."""
+"""`python -m kasen`, and the program `kasen`: signals are handled before anything else is loaded."""
 
-from kasen.cli import main
+from kasen import stops
 
-main()
+
+def main() -> None:
+    """Entry point."""
+    stops.arm()
+    from kasen.cli import main as run
+
+    run()
+
+
+if __name__ == "__main__":
+    main()

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from kasen import ctl
+from kasen import ctl, stops
 from kasen.aggregates import load_python
 from kasen.connect.files import is_address
 from kasen.connect.sniff import sniffer
@@ -215,15 +213,18 @@ def run_app(file: Path, job: Job) -> int:
         running = start(plan, file.parent, job, screen)
         # A program that uses the Python API decides for itself.
         own_process()
-        stop_on_signals(running)
-        dead = running.run().dead
+        stops.finish_first(running.stop)
+        progress = running.run()
     for note in running.pipeline.failures.notes:
         typer.echo(f"warning: {note}", err=True)
     if running.pipeline.stopped:
         for error in running.pipeline.stopped:
             typer.echo(f"error: {error}", err=True)
         raise typer.Exit(1)
-    return dead
+    # A stream that is followed ends by being stopped. What was cut short must not pass for done.
+    if not progress.done and not running.follows:
+        stops.leave_if_asked()
+    return progress.dead
 
 
 def start(plan: Plan, base: Path, job: Job, screen: Screen) -> LocalRun | SparkRun:
@@ -276,17 +277,6 @@ def setting(text: str) -> tuple[str, str]:
     return key.strip(), value
 
 
-def stop_on_signals(running: LocalRun | SparkRun) -> None:
-    """SIGINT and SIGTERM end the run after the epoch that is running; a second one ends it at once."""
-
-    def stop(number: int, _: FrameType | None) -> None:
-        signal.signal(number, signal.SIG_DFL)
-        running.stop()
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, stop)
-
-
 def load(file: Path, python: list[Path] | None = None) -> App:
     """The bound app of a file, which may call the aggregates of Python files."""
     if not file.is_file():
@@ -309,7 +299,8 @@ def fail(error: KasenError) -> NoReturn:
 
 
 def main() -> None:
-    """Entry point: errors that a user caused are messages, never tracebacks."""
+    """Errors that a user caused are messages, never tracebacks."""
+    stops.arm()
     try:
         app()
     except KasenError as error:
@@ -317,5 +308,3 @@ def main() -> None:
     except OSError as error:
         # A full disk, a folder that may not be written to: the machine says no, and says why.
         fail(DataError(f"{error.filename or 'input or output'}: {error.strerror or error}"))
-    except KeyboardInterrupt:
-        sys.exit(130)

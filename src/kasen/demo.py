@@ -13,6 +13,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from kasen import stops
 from kasen.errors import DataError
 
 #: The example, how many rows of data to make, and which of its input files are streams.
@@ -38,7 +39,9 @@ def examples() -> Path:
 
 def demo(run: Callable[[Path], None], console: Console) -> None:
     """Runs each app by `run`, which gets its file."""
-    with tempfile.TemporaryDirectory(prefix="kasen-demo-") as folder:
+    temporary = tempfile.TemporaryDirectory(prefix="kasen-demo-")
+    stops.at_end(temporary.cleanup)
+    with temporary as folder:
         for name, rows, streams in APPS:
             console.rule(f"[bold]{name}[/bold]: examples/{name}/{name}.cql on {rows:,} fresh rows")
             run(prepare(name, rows, streams, Path(folder)))

@@ -12,6 +12,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from kasen import stops
 from kasen.connect.decode import decode
 from kasen.operators.batch import Batch
 from kasen.operators.dictionary import Dictionary
@@ -41,6 +42,7 @@ class Screen:
         if self._console.is_terminal:
             self._live = Live(console=self._console, refresh_per_second=_REFRESH, transient=False)
             self._live.__enter__()
+            stops.at_end(self._console.show_cursor)
         return self
 
     def __exit__(self, *exc: object) -> None:

@@ -16,31 +16,10 @@ from random import Random
 import pyspark
 import pytest
 
+from tests.processes import children, command
 from tests.spark import chaos
 
 pytestmark = pytest.mark.spark
-
-
-def children(pid: int) -> list[int]:
-    """The processes below one, as the system knows them now."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit():
-            continue
-        try:
-            parent = int((entry / "stat").read_text().rsplit(")", 1)[1].split()[1])
-        except (OSError, IndexError):
-            continue
-        if parent == pid:
-            found += [int(entry.name), *children(int(entry.name))]
-    return found
-
-
-def command(pid: int) -> str:
-    try:
-        return (Path("/proc") / str(pid) / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-    except OSError:
-        return ""
 
 
 def workers(pid: int) -> list[int]:

@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from kasen import stops
 from kasen.ha.config import PRIMARY
 
 # Flight is loaded when it is first used: no other command needs it.
@@ -37,7 +38,8 @@ def up(
 ) -> None:
     """Start every copy that does not run."""
     members = _open(file)
-    started = members.up()
+    with stops.postponed():  # who is started must be known to `down`
+        started = members.up()
     folder = members.members[0].file.parent
     if not started and all(members.has_finished(member) for member in members.members):
         typer.echo(f"every node has finished; to run it again, remove {folder} and the folders of the sinks")
@@ -101,7 +103,8 @@ def kill(file: File, name: Name) -> None:
 @cluster.command()
 def heal(file: File, name: Name) -> None:
     """Start the dead copies of a node again; they come back as secondaries."""
-    healed = _open(file).heal(name)
+    with stops.postponed():
+        healed = _open(file).heal(name)
     typer.echo(f"started {', '.join(healed)}" if healed else f"{name} needs no healing")
 
 

@@ -118,9 +118,13 @@ class LocalRun:
             if self._control is not None:
                 self._control.close()
             self._unlock()
-        self.outputs.progress.done = not self._stopping
         self.outputs.tell()
         return self.outputs.progress
+
+    @property
+    def follows(self) -> bool:
+        """Whether it goes on when all that is there has been read."""
+        return False
 
     def _run(self, saved: float) -> None:
         while not self._stopping and not self.pipeline.ended:
@@ -132,10 +136,12 @@ class LocalRun:
                 if time.monotonic() - saved >= self._options.checkpoint_seconds:
                     self._save()
                     saved = time.monotonic()
-        if not self._stopping:
+        done = not self._stopping  # one who asks later finds it done
+        if done:
             self._finish()
         self._save()
         self.outputs.close()
+        self.outputs.progress.done = done
 
     def _on_answer(self, answer: Answer) -> None:
         self._told(answer)

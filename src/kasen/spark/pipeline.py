@@ -14,13 +14,14 @@ from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Event, Lock
-from typing import Any
+from typing import Any, NoReturn
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from kasen import stops
 from kasen.connect.files import is_address
 from kasen.errors import DataError, InternalError, KasenError
 from kasen.plan.fragments import plan_shards
@@ -50,6 +51,13 @@ from kasen.types import Connector
 _ASKED_EVERY = 0.1
 #: How many queries a job's description names.
 _NAMED = 8
+#: How long, in seconds, Spark may take to stop a streaming query.
+_LONGEST_STOP = 60
+#: What Spark takes for an interrupt (StreamExecution.PROXY_ERROR). Its pattern recurs for each character that
+#: follows, so nothing long may.
+_INTERRUPT = (
+    "py4j.protocol.Py4JJavaError: An error occurred while calling stop: java.lang.InterruptedException"
+)
 
 
 def is_local(spark: SparkSession) -> bool:
@@ -117,6 +125,8 @@ class SparkRun:
         self._error: Exception | None = None
         self._query: StreamingQuery | None = None
         self._started = Event()
+        #: A micro-batch has come that is not to run.
+        self._parked = Event()
         self._temporary: TemporaryDirectory[str] | None = None
         self._control_path = control
         self._control: Control | None = None
@@ -127,7 +137,6 @@ class SparkRun:
         is_here = checkpoint is not None and not is_address(checkpoint)
         if is_here:
             refuse_local(Path(str(checkpoint)))
-        self._is_guest = SparkSession.getActiveSession() is not None
         self.spark: SparkSession = session(master, conf or {})
         need_utc(self.spark)
         place = place or default_place(self.spark)
@@ -218,8 +227,7 @@ class SparkRun:
             return None
         if not is_local(self.spark):
             raise DataError("on the executors of a cluster, give --checkpoint: a folder that all hosts reach")
-        self._temporary = TemporaryDirectory(prefix="kasen-")
-        return Store(Files(self._temporary.name), self._plan.fingerprint, layout)
+        return Store(Files(self._temporary_folder()), self._plan.fingerprint, layout)
 
     def _load(self, place: Place, shards: int) -> dict[str, Any] | None:
         """The record to resume from, if all that belongs to it is as it was written."""
@@ -244,6 +252,11 @@ class SparkRun:
     def stop(self) -> None:
         """Asks for an end after the epoch that is running."""
         self._stopping = True
+
+    @property
+    def follows(self) -> bool:
+        """Whether it goes on when all that is there has been read."""
+        return self._follow
 
     def _unlock(self) -> None:
         if self._lock is not None:
@@ -278,10 +291,11 @@ class SparkRun:
         finally:
             if self._control is not None:
                 self._control.close()
-        if not self._stopping:
+        done = not self._stopping  # one who asks later finds it done
+        if done:
             self._placement.end(flush=self._flush)
         self.outputs.close()
-        self.outputs.progress.done = not self._stopping
+        self.outputs.progress.done = done
         self.outputs.tell()
         return self.outputs.progress
 
@@ -326,6 +340,9 @@ class SparkRun:
         # Without a trigger, an epoch begins as soon as the one before has ended and there is something.
         writer = writer if self._follow else writer.trigger(availableNow=True)
         writer = writer.option("checkpointLocation", self._offsets())
+        # Its first micro-batch may come before it is known here.
+        self._started.clear()
+        self._parked.clear()
         query = writer.start()
         self._query = query
         self._started.set()
@@ -340,22 +357,15 @@ class SparkRun:
         """Where Spark notes what it has read: without a checkpoint, for as long as this run lasts."""
         if self._checkpoint is not None:
             return below(self._checkpoint, "spark")
+        return (Path(self._temporary_folder()) / "spark").resolve().as_uri()
+
+    def _temporary_folder(self) -> str:
         if self._temporary is None:
             self._temporary = TemporaryDirectory(prefix="kasen-")
-        return (Path(self._temporary.name) / "spark").resolve().as_uri()
+            stops.at_end(self._temporary.cleanup)
+        return self._temporary.name
 
     def _run_query(self, query: StreamingQuery) -> None:
-        try:
-            self._follow_query(query)
-        finally:
-            self._log("ERROR")
-
-    def _log(self, level: str) -> None:
-        """What Spark says from now on, if it is ours."""
-        if not self._is_guest:
-            self.spark.sparkContext.setLogLevel(level)
-
-    def _follow_query(self, query: StreamingQuery) -> None:
         try:
             while query.isActive:
                 if self._control is None:
@@ -364,11 +374,13 @@ class SparkRun:
                     query.awaitTermination(_ASKED_EVERY)  # type: ignore[arg-type]
                     with self._between:
                         self._control.serve()
-                # An epoch that is running ends first; the next one refuses itself.
-                if self._pauses and not query.status["isTriggerActive"]:
+                # An epoch that is running ends first; the next one, or one that has failed, waits for this.
+                if self._parked.is_set() or (self._pauses and not query.status["isTriggerActive"]):
                     query.stop()
+            if self._error is not None:
+                raise self._error
         except Exception as error:
-            if self._pauses:
+            if self._pauses and self._error is None:
                 return
             if isinstance(self._error, PySparkException | Py4JError):
                 raise InternalError(f"Spark failed in an epoch: {self._error}") from self._error
@@ -389,11 +401,30 @@ class SparkRun:
 
     def _epoch(self, batch: DataFrame, epoch: int) -> None:
         """One micro-batch. A repeated one has been answered already."""
-        with self._between:
-            self._run_epoch(batch, epoch)
+        done = False
+        if not self._pauses:
+            with self._between, suppress(KasenError):
+                self._run_epoch(batch, epoch)
+                done = True
+        if not done:
+            self._park()
+
+    def _park(self) -> NoReturn:
+        """Waits until the streaming query is stopped, and then fails as what a stop interrupts does.
+
+        A micro-batch that did not run must not pass as done, or its rows would be lost. Spark logs every
+        failure as an error, with its stack, unless the query is stopped and the text names an interrupt as
+        py4j does.
+        """
+        self._started.wait()
+        assert self._query is not None
+        self._parked.set()
+        deadline = time.monotonic() + _LONGEST_STOP
+        while self._query.isActive and time.monotonic() < deadline:
+            time.sleep(_ASKED_EVERY)
+        raise InternalError(f"stopped between epochs ({_INTERRUPT})")
 
     def _run_epoch(self, batch: DataFrame, epoch: int) -> None:
-        """A stop must not let a micro-batch pass as done, or its rows would be lost: it is refused."""
         if epoch <= self._last_epoch:
             return
         if epoch != self._last_epoch + 1:
@@ -402,9 +433,6 @@ class SparkRun:
                 " commit records were removed, or are of another run; remove the checkpoint to start anew"
             )
             raise self._error
-        if self._pauses:
-            self._log("OFF")  # Spark would print a stack
-            raise InternalError("stopped between epochs")
         begun = time.monotonic()
         live = [*self.pipeline.queries]
         names = ", ".join(live[:_NAMED]) + (", ..." if len(live) > _NAMED else "")
@@ -425,8 +453,6 @@ class SparkRun:
             self.outputs.tell()
         except Exception as error:
             self._error = error
-            if isinstance(error, KasenError):
-                self._log("OFF")  # it is told as it is, and Spark would print a stack
             raise
 
     def _check_query(self, epoch: int) -> None:

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import os
+import shutil
+import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
+from subprocess import Popen
+from typing import Any
 
+from pyspark import SparkConf, SparkContext, java_gateway
 from pyspark.sql import SparkSession
 
+from kasen import stops
 from kasen.errors import DataError
 
 #: A task may be tried four times: a Python worker that dies is no reason to stop.
@@ -52,32 +60,78 @@ def session(master: str | None = None, conf: Mapping[str, str] | None = None) ->
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     master = master or LOCAL
-    builder = (
-        SparkSession.builder.master(master)
-        .appName("kasen")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.ui.showConsoleProgress", "false")
+    settings = {
+        "spark.master": master,
+        "spark.app.name": "kasen",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.ui.showConsoleProgress": "false",
         # Workers are forked from a process that has Kasen loaded.
-        .config("spark.python.daemon.module", "kasen.spark.daemon")
-    )
+        "spark.python.daemon.module": "kasen.spark.daemon",
+    }
     if master.startswith("local"):
         # An embedded Spark talks to itself only, and small epochs want few partitions.
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        builder = (
-            builder.config("spark.driver.host", "127.0.0.1")
-            .config("spark.driver.bindAddress", "127.0.0.1")
-            .config("spark.ui.enabled", "false")
-            .config("spark.driver.defaultJavaOptions", _java_options())
-            .config("spark.driver.memory", os.environ.get("SPARK_DRIVER_MEMORY", _heap()))
-            .config("spark.sql.shuffle.partitions", str(os.cpu_count() or 2))
-        )
-        for key, value in _LOCAL_FILES.items():
-            builder = builder.config(key, value)
-    for key, value in (conf or {}).items():
-        builder = builder.config(key, value)
-    created = builder.getOrCreate()
+        settings |= {
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.ui.enabled": "false",
+            "spark.driver.defaultJavaOptions": _java_options(),
+            "spark.driver.memory": os.environ.get("SPARK_DRIVER_MEMORY", _heap()),
+            "spark.sql.shuffle.partitions": str(os.cpu_count() or 2),
+            **_LOCAL_FILES,
+        }
+    settings |= conf or {}
+    configured = SparkConf().setAll([*settings.items()])
+    _start(configured)
+    created = SparkSession.builder.config(conf=configured).getOrCreate()
     created.sparkContext.setLogLevel("ERROR")
     return created
+
+
+def _start(conf: SparkConf) -> None:
+    """Starts Spark, unless it runs.
+
+    Spark takes SIGINT for itself when the main thread starts it. A handler that is there already stays.
+    """
+    with _java_out_of_reach():
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            SparkContext.getOrCreate(conf)
+            return
+        with ThreadPoolExecutor(1) as other:
+            other.submit(SparkContext.getOrCreate, conf).result()
+
+
+@contextmanager
+def _java_out_of_reach() -> Iterator[None]:
+    """Java that is started here gets no signals that are for us; it ends when we do, as its input ends then.
+
+    A terminal signals all its processes, and a service manager does. Without Java, the epoch that is running
+    could not be finished.
+    """
+    gateway: Any = java_gateway
+    launch = gateway.Popen
+    gateway.Popen = _launch
+    try:
+        yield
+    finally:
+        gateway.Popen = launch
+
+
+def _launch(command: list[str], **options: Any) -> Popen[bytes]:
+    def ignore_signals() -> None:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)
+
+    options |= {"preexec_fn": ignore_signals, "process_group": 0}
+    process = Popen(command, **options)
+
+    def end() -> None:
+        # Before it has told where it listens, Java does not look at its input.
+        os.killpg(process.pid, signal.SIGKILL)
+        shutil.rmtree(Path(options["env"]["_PYSPARK_DRIVER_CONN_INFO_PATH"]).parent, ignore_errors=True)
+
+    stops.at_end(end)
+    return process
 
 
 def need_utc(spark: SparkSession) -> None:
