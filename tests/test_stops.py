@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
 from signal import SIGINT, SIGTERM, Signals
@@ -86,7 +86,14 @@ def reads(command: Command) -> bool:
 
 
 def run(folder: Path, *options: str) -> Command:
-    words = ["run", folder / "app.cql", "--out", folder / "out", "--checkpoint", folder / "checkpoint"]
+    words: list[str | Path] = [
+        "run",
+        folder / "app.cql",
+        "--out",
+        folder / "out",
+        "--checkpoint",
+        folder / "checkpoint",
+    ]
     return Command(folder, *words, *options)
 
 
@@ -103,7 +110,7 @@ def stop(command: Command, moment: Moment, delay: float, number: Signals, *, gro
 
 
 def stopped_and_resumed(
-    folder: Path, options: list[str], moments: list[tuple[Moment, float]], seed: int
+    folder: Path, options: list[str], moments: Sequence[tuple[Moment, float]], seed: int
 ) -> None:
     """Stops a run at each moment, plus a random time up to the given one; then lets it end."""
     app = chaos.write_app(folder, files=6)
@@ -195,7 +202,7 @@ spark = SparkSession.builder.master("local[1]").config("spark.sql.session.timeZo
 p = kasen.Pipeline(engine="spark", checkpoint=sys.argv[1])
 p.execute('''
     REGISTER STREAM s (value BIGINT) TIMESTAMP BY ts FROM 'memory';
-    REGISTER QUERY q AS ISTREAM(SELECT value FROM s);
+    REGISTER QUERY q AS SELECT COUNT(*) AS n FROM s [RANGE 10];
 ''')
 rows = spark.readStream.format("rate").option("rowsPerSecond", 100).load()
 p.stream("s", rows.selectExpr("value", "value AS ts"))

@@ -19,6 +19,7 @@ from kasen.cli import load
 from kasen.plan.physical import plan_app
 from kasen.runtime.local import LocalRun, Options
 from kasen.spark import whole_files
+from tests.processes import children, kill_all
 
 APP = """
 REGISTER STREAM s (k INTEGER, v VARCHAR, x DOUBLE) TIMESTAMP BY ts SLACK 3 FROM 'csv' OPTIONS (path 's');
@@ -129,7 +130,9 @@ def committed(app: Path) -> int:
 
 def kill(process: subprocess.Popen[bytes]) -> None:
     """SIGKILL to the driver and everything it has started."""
+    below = children(process.pid)  # Java has a process group of its own
     os.killpg(process.pid, signal.SIGKILL)
+    kill_all(below)
     process.wait()
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.spark.test_workers_killed import cluster
+from tests.spark.standalone import Standalone
 
 pytestmark = pytest.mark.spark
 
@@ -47,8 +47,8 @@ def test_the_steps_for_a_notebook(tmp_path: Path) -> None:
 @pytest.mark.soak
 def test_the_steps_for_a_standalone_cluster(tmp_path: Path) -> None:
     (program,) = blocks("On a standalone cluster")
-    with cluster(tmp_path, port=17078) as (url, _):
-        told = run(tmp_path, program, url, str(tmp_path / "ck"))
+    with Standalone(tmp_path) as spark:
+        told = run(tmp_path, program, spark.url, str(tmp_path / "ck"))
     count = int(told.split()[-2])
     assert count > 0
     # The same as in the driver of an embedded Spark.

@@ -1,31 +1,22 @@
-"""Python workers are killed while they run fragments; a real cluster loses an executor. Nothing shows."""
+"""Python workers are killed while they run fragments; a real cluster loses anything. Nothing shows."""
 
 from __future__ import annotations
 
 import os
 import signal
 import subprocess
-import sys
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 
-import pyspark
 import pytest
 
-from tests.processes import children, command
 from tests.spark import chaos
+from tests.spark.standalone import Standalone, python_workers
 
 pytestmark = pytest.mark.spark
-
-
-def workers(pid: int) -> list[int]:
-    """The forked Python workers below a process: the daemon's children, not the daemon."""
-    daemons = [each for each in children(pid) if "kasen.spark.daemon" in command(each)]
-    return [worker for daemon in daemons for worker in children(daemon)]
 
 
 def test_python_workers_that_are_killed_do_not_show(tmp_path: Path) -> None:
@@ -34,7 +25,7 @@ def test_python_workers_that_are_killed_do_not_show(tmp_path: Path) -> None:
     random, killed = Random(3), 0
     process = chaos.start(app, "executors", "2")
     while process.poll() is None:
-        found = workers(process.pid)
+        found = python_workers(process.pid)
         # Spark gives a task four tries, so not more than a worker an epoch is killed.
         if found and chaos.committed(app) > killed:
             with suppress(ProcessLookupError):  # it may have ended by itself
@@ -46,65 +37,45 @@ def test_python_workers_that_are_killed_do_not_show(tmp_path: Path) -> None:
     assert chaos.outputs(tmp_path / "out") == right
 
 
-@contextmanager
-def cluster(folder: Path, port: int = 17077) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]:
-    """A standalone master and two workers of one core each, from the package itself, on the loopback only."""
-    home = Path(pyspark.__file__).parent
-    deploy = "org.apache.spark.deploy"
-    env = {
-        **os.environ,
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "SPARK_NO_DAEMONIZE": "1",
-        "PYSPARK_PYTHON": sys.executable,
-        "SPARK_WORKER_DIR": str(folder / "work"),
-    }
-    log = folder / "cluster.log"
-    url = f"spark://127.0.0.1:{port}"
-    master = [f"{deploy}.master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"]
-    worker = [f"{deploy}.worker.Worker", "--host", "127.0.0.1", "--webui-port", "0", "--cores", "1"]
-    started: list[subprocess.Popen[bytes]] = []
-    try:
-        for arguments in (master, *[[*worker, "--memory", "1g", url]] * 2):
-            with log.open("ab") as told:
-                started.append(
-                    subprocess.Popen(
-                        [str(home / "bin" / "spark-class"), *arguments],
-                        env=env,
-                        stdout=told,
-                        stderr=told,
-                        start_new_session=True,
-                    )
-                )
-            time.sleep(2)
-        yield url, started
-    finally:
-        for each in started:
-            os.killpg(each.pid, signal.SIGKILL)
-            each.wait()
+#: How often something is killed in a run, and how often at most an epoch that this has cost is repeated.
+_KILLS, _RESTARTS = 6, 12
+
+
+def kill_one(random: Random, spark: Standalone, driver: subprocess.Popen[bytes]) -> str:
+    """Kills something by SIGKILL; tells what it was."""
+    found = {"executor": spark.executors(), "python worker": spark.python_workers()}
+    what = random.choice(["executor", "python worker", "worker", "driver"])
+    if what == "worker":
+        spark.kill_worker(random.randrange(len(spark.workers)))
+    elif what == "driver":
+        chaos.kill(driver)
+    elif not found[what]:
+        return f"no {what} there"
+    else:
+        with suppress(ProcessLookupError):  # it may have ended by itself
+            os.kill(random.choice(found[what]), signal.SIGKILL)
+    return what
 
 
 @pytest.mark.soak
-def test_an_executor_of_a_standalone_cluster_that_is_killed_does_not_show(tmp_path: Path) -> None:
-    app = chaos.write_app(tmp_path, files=10)
+@pytest.mark.parametrize("seed", range(6))
+def test_whatever_is_killed_on_a_standalone_cluster_does_not_show(seed: int, tmp_path: Path) -> None:
+    """A driver that is killed, or whose epoch has failed too often, is started again on its checkpoint."""
+    app = chaos.write_app(tmp_path, files=20)
     right = chaos.expected(app, tmp_path / "right")
-    with cluster(tmp_path) as (url, processes):
-        process = chaos.start(app, "executors", "3", url)
-        if not chaos.wait_for_epochs(app, process, 2, most=900):
-            raise AssertionError((tmp_path / "log").read_text()[-3000:])
-        executors = [
-            each
-            for one in processes
-            for each in children(one.pid)
-            if "CoarseGrainedExecutorBackend" in command(each)
-        ]
-        assert executors, "no executor was found"
-        os.kill(executors[0], signal.SIGKILL)
-        ended = threading.Timer(900, lambda: chaos.kill(process))
-        ended.start()
-        process.wait()
-        ended.cancel()
-        if process.returncode != 0:
-            # Losing an executor may fail the epoch that ran; the next run goes on from the one before.
-            process = chaos.start(app, "executors", "3", url)
-            assert process.wait(900) == 0, (tmp_path / "log").read_text()[-3000:]
-    assert chaos.outputs(tmp_path / "out") == right
+    random, killed = Random(seed), Counter[str]()
+    with Standalone(tmp_path) as spark:
+        driver = chaos.start(app, "executors", "3", spark.url)
+        for _ in range(_KILLS):
+            wanted = chaos.committed(app) + random.randrange(3)
+            if chaos.wait_for_epochs(app, driver, wanted, most=900):
+                time.sleep(random.random() * 2)
+                killed[kill_one(random, spark, driver)] += 1
+            if driver.poll() not in (None, 0):
+                driver = chaos.start(app, "executors", "3", spark.url)
+        while driver.wait(900) != 0:
+            killed["epoch failed"] += 1
+            assert killed["epoch failed"] <= _RESTARTS, (tmp_path / "log").read_text()[-3000:]
+            driver = chaos.start(app, "executors", "3", spark.url)
+    print(f"seed {seed}: {dict(killed)}, {chaos.committed(app)} epochs")
+    assert chaos.outputs(tmp_path / "out") == right, f"seed {seed}"
