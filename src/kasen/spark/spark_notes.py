@@ -15,7 +15,7 @@ from pathlib import Path
 from zlib import crc32
 
 from kasen.runtime.checkpoint import sync_folder
-from kasen.runtime.checksum import DamagedFile, checksum
+from kasen.runtime.checksum import DamagedFile, checksum, log
 
 _OFFSETS, _COMMITS, _SOURCES = "offsets", "commits", "sources"
 
@@ -50,39 +50,63 @@ class SparkNotes:
     def check(self, noted: dict[str, str], last: int) -> None:
         """Refuses to resume after the last epoch that is committed, if something is damaged or gone.
 
-        Spark removes files that it does not need any longer. Of those that it does, it would read a row twice
-        or never if the newest were gone, and finds out by itself about others.
+        Spark removes what it does not need any longer, but needs the last two offsets, and of a stream of
+        files all that was noted since its notes were last put together. If some of that were gone, Spark would
+        read rows twice or never, or print a stack. What was noted after the commit, Spark can note again.
         """
-        for file in self._folder.rglob("*"):
-            if file.is_file() and not file.name.startswith("."):
-                self._check_file(file, noted.get(str(file.relative_to(self._folder))))
-        offsets = self._numbers(_OFFSETS)
-        for name in ("metadata", f"{_OFFSETS}/{last}"):
-            if not (self._folder / name).exists():
-                raise DamagedFile(self._folder / name, "it is missing")
-        self._check_sources(self._folder / _OFFSETS / str(max(offsets)))
+        files = [each for each in self._folder.rglob("*") if each.is_file() and each.name[0] != "."]
+        later = [each for each in files if str(each.relative_to(self._folder)) not in noted]
+        for file in files:
+            if file not in later:
+                self._check_noted(file, noted[str(file.relative_to(self._folder))])
+        try:
+            for file in later:
+                self._check_later(file)
+            self._check_complete(last)
+        except DamagedFile as damage:
+            if not noted:
+                raise  # from before checksums: nothing tells what was noted after the commit
+            log.warning("note: %s; what Spark noted after epoch %d is noted again", damage.fault, last)
+            for file in later:
+                self._remove(file)
+            self._check_complete(last)
 
-    def _check_file(self, file: Path, digest: str | None) -> None:
-        """By our checksum, or for what was noted after the last commit, by Hadoop's."""
-        content, beside = file.read_bytes(), file.parent / f".{file.name}.crc"
-        is_right = not beside.exists() or _matches(content, beside.read_bytes())
-        if digest is None and not is_right:
-            raise DamagedFile(file, f"{beside.name} does not match")
-        if digest is not None and digest != checksum(content):
+    def _check_noted(self, file: Path, digest: str) -> None:
+        """By the checksum in our records."""
+        content, beside = file.read_bytes(), _beside(file)
+        if digest != checksum(content):
             raise DamagedFile(file, "its checksum does not match")
-        if not is_right:
+        if beside.exists() and not _matches(content, beside.read_bytes()):
             beside.unlink()  # the file is right, so this is not
 
+    def _check_later(self, file: Path) -> None:
+        """By Hadoop's checksums."""
+        beside = _beside(file)
+        if beside.exists() and not _matches(file.read_bytes(), beside.read_bytes()):
+            raise DamagedFile(file, f"{beside.name} does not match")
+
+    def _check_complete(self, last: int) -> None:
+        newest = max(self._numbers(_OFFSETS), default=0)
+        wanted = {last, newest, max(0, newest - 1)}
+        self._need("metadata", *(f"{_OFFSETS}/{number}" for number in sorted(wanted)))
+        self._check_sources(self._folder / _OFFSETS / str(newest))
+
     def _check_sources(self, offsets: Path) -> None:
-        """The files up to which a stream of files was read are in a list of the same number."""
+        """The files up to which a stream of files was read are in lists up to the same number."""
         for number, line in enumerate(offsets.read_bytes().split(b"\n")[2:]):
             try:
                 last = json.loads(line)["logOffset"]
             except (ValueError, KeyError, TypeError):
                 continue  # another kind of source; what is damaged, Spark refuses
-            log = self._folder / _SOURCES / str(number)
-            if not any((log / name).exists() for name in (str(last), f"{last}.compact")):
-                raise DamagedFile(log / str(last), "it is missing")
+            folder = f"{_SOURCES}/{number}"
+            whole = {int(file.stem) for file in (self._folder / folder).glob("[0-9]*.compact")}
+            first = max((each for each in whole if each <= last), default=-1) + 1
+            self._need(*(f"{folder}/{each}" for each in range(first, last + 1)))
+
+    def _need(self, *names: str) -> None:
+        for name in names:
+            if not (self._folder / name).exists():
+                raise DamagedFile(self._folder / name, "it is missing")
 
     def is_done(self, epoch: int) -> bool:
         """Whether Spark will not run an epoch again by itself."""
@@ -96,17 +120,22 @@ class SparkNotes:
         """Lets Spark run an epoch again, with the same rows."""
         for number in self._numbers(_OFFSETS):
             if number > epoch:
-                self._remove(_OFFSETS, number)
-        self._remove(_COMMITS, epoch)
+                self._remove(self._folder / _OFFSETS / str(number))
+        self._remove(self._folder / _COMMITS / str(epoch))
 
     def _numbers(self, kind: str) -> set[int]:
         return {int(file.name) for file in (self._folder / kind).glob("*") if file.name.isdigit()}
 
-    def _remove(self, kind: str, number: int) -> None:
-        for name in (str(number), f".{number}.crc"):
-            (self._folder / kind / name).unlink(missing_ok=True)
-        if (self._folder / kind).exists():
-            sync_folder(self._folder / kind)
+    def _remove(self, file: Path) -> None:
+        for each in (file, _beside(file)):
+            each.unlink(missing_ok=True)
+        if file.parent.exists():
+            sync_folder(file.parent)
+
+
+def _beside(file: Path) -> Path:
+    """Where Hadoop has the checksums of a file."""
+    return file.parent / f".{file.name}.crc"
 
 
 def _matches(content: bytes, sums: bytes) -> bool:
