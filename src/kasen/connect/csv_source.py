@@ -6,21 +6,26 @@ stops at the first bad row, and does not say which line a row was on.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
 
+from kasen.connect import text_blocks
 from kasen.connect.files import FileSource, need_files
 from kasen.connect.layout import Found, Layout, find_columns
 from kasen.connect.text_blocks import TextBlocks
 from kasen.connect.text_reader import Spans, TextReader
 from kasen.connect.values import BAD_ROW, Refused
 from kasen.errors import DataError
-from kasen.kernels.csv_scan import scan_csv
+from kasen.kernels.csv_scan import CUT, DONE, find_endless, scan_csv
+from kasen.operators.batch import I64
 
 _BOM = b"\xef\xbb\xbf"
+#: Nobody has so many columns; a quote that is not closed must not make a header of a whole file.
+MOST_HEADER_BYTES = 1 << 20
 
 
 def csv_source(path: Path, layout: Layout, chunk_rows: int) -> FileSource:
@@ -46,11 +51,12 @@ def header_of(file: BinaryIO, path: str, stream: str) -> tuple[list[str], int, i
     spans = Spans(1, 1)
     begin = len(_BOM) if file.read(len(_BOM)) == _BOM else 0
     text = TextBlocks(file, begin, 1)
-    n = 0
-    while n == 0 and text.more():
-        n, text.pos, text.line, _ = scan_csv(
-            text.data, text.pos, text.line, text.final, np.empty(0, np.int64), *_arrays(spans)
-        )
+    n, why = 0, DONE
+    while n == 0 and not _is_long(text, why) and text.more():
+        n, text.pos, text.line, why = _scan(text, MOST_HEADER_BYTES, np.empty(0, np.int64), spans)
+    if n == 0 and why == CUT:
+        fault = f"the header does not end within {MOST_HEADER_BYTES} bytes, or a quote in it is not closed"
+        raise DataError(f"{stream}: {path}, line {text.line}: {fault}")
     if n == 0:
         raise DataError(f"{stream}: {path} is empty; a csv file begins with a header that names its columns")
     try:
@@ -60,12 +66,21 @@ def header_of(file: BinaryIO, path: str, stream: str) -> tuple[list[str], int, i
     return [(name or "").strip() for name in split_record(header)], text.offset, text.line
 
 
-def _arrays(spans: Spans) -> tuple[np.ndarray, ...]:
-    return spans.starts, spans.ends, spans.marks, spans.rows
+def _is_long(text: TextBlocks, why: int) -> bool:
+    return why == CUT and len(text.bytes) - text.pos > MOST_HEADER_BYTES + 1
+
+
+def _scan(text: TextBlocks, most: int, fields: I64, spans: Spans) -> tuple[int, int, int, int]:
+    at = text.data, text.pos, text.line, text.final
+    arrays = spans.starts, spans.ends, spans.marks, spans.rows
+    n, pos, line, why = scan_csv(*at, most, text.endless, fields, *arrays)
+    return n, pos, line, why
 
 
 class CsvScanner:
     """Reads records of one file."""
+
+    line_end = re.compile(rb"\r\n?|\n")
 
     def __init__(self, header: list[str], found: Found) -> None:
         self._header = [name.lower() for name in header]
@@ -79,10 +94,14 @@ class CsvScanner:
         )
 
     def scan(self, text: TextBlocks, spans: Spans) -> tuple[int, int, int, int]:
-        n, pos, line, why = scan_csv(
-            text.data, text.pos, text.line, text.final, self._fields, *_arrays(spans)
-        )
-        return n, pos, line, why
+        return _scan(text, text_blocks.MOST_RECORD_BYTES, self._fields, spans)
+
+    def look_ahead(self, text: TextBlocks) -> bool:
+        if len(text.endless):
+            return False
+        text.endless = np.zeros(len(text.bytes), np.uint8)
+        find_endless(text.data, text.pos, text.final, text_blocks.MOST_RECORD_BYTES, text.endless)
+        return True
 
     def cells(self, raw: str) -> Mapping[str, object]:
         fields = split_record(raw)
@@ -109,12 +128,12 @@ def split_record(text: str) -> list[str | None]:
         pos = end + 1
 
 
+#: The rest of a quoted field, and its closing quote; what must be there is there, as the kernel has seen it.
+_TO_CLOSING_QUOTE = re.compile(r'([^"]*+(?:""[^"]*+)*+)"')
+
+
 def _quoted(text: str, pos: int) -> tuple[str, int]:
     """The text up to the closing quote, and the place behind it."""
-    field = ""
-    while True:
-        end = text.index('"', pos)
-        field += text[pos:end]
-        if not text.startswith('""', end):
-            return field, end + 1
-        field, pos = field + '"', end + 2
+    found = _TO_CLOSING_QUOTE.match(text, pos)
+    assert found is not None
+    return found[1].replace('""', '"'), found.end()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from pathlib import Path
 
 import numpy as np
 
+from kasen.connect import text_blocks
 from kasen.connect.files import FileSource, need_files
 from kasen.connect.layout import Found, Layout
 from kasen.connect.text_blocks import TextBlocks
@@ -37,6 +39,7 @@ class JsonScanner:
     """Reads lines. All files have the same slots: the schema's columns, then the diff column."""
 
     sure = 1
+    line_end = re.compile(rb"\n")
 
     def __init__(self, layout: Layout) -> None:
         names = [name.lower() for name in layout.schema.names]
@@ -54,6 +57,7 @@ class JsonScanner:
             text.pos,
             text.line,
             text.final,
+            text_blocks.MOST_RECORD_BYTES,
             self._names,
             self._bounds,
             spans.starts,
@@ -63,9 +67,12 @@ class JsonScanner:
         )
         return n, pos, line, why
 
+    def look_ahead(self, _: TextBlocks) -> bool:
+        return False  # a record is a line, and ends with it
+
     def cells(self, raw: str) -> Mapping[str, object]:
         try:
-            found = json.loads(raw, parse_float=Decimal, object_pairs_hook=_lower)
+            found = json.loads(raw, parse_float=_decimal, object_pairs_hook=_lower)
         except (ValueError, RecursionError) as fault:
             raise Refused(f"{BAD_ROW}: not JSON: {_first_sentence(fault)}") from None
         if not isinstance(found, dict):
@@ -76,6 +83,20 @@ class JsonScanner:
 def _lower(pairs: list[tuple[str, object]]) -> dict[str, object]:
     """Of a name that is given twice, the last counts, in whatever case."""
     return {name.lower(): cell for name, cell in pairs}
+
+
+def _decimal(text: str) -> Decimal:
+    """The number; one whose exponent Python cannot hold becomes another that is beyond every type."""
+    try:
+        return Decimal(text)
+    except InvalidOperation:
+        mantissa, _, exponent = text.lower().partition("e")
+        number = Decimal(mantissa)
+        return number if not number else _FAR["-" in exponent].copy_sign(number)
+
+
+#: By whether the exponent is negative.
+_FAR = (Decimal("1e1000"), Decimal("1e-1000"))
 
 
 def _first_sentence(fault: Exception) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Protocol
@@ -9,13 +10,14 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from kasen.connect import text_blocks
 from kasen.connect.chunk import Chunk, DeadLetter, Position
 from kasen.connect.columns import Cells, read_column, read_diff
 from kasen.connect.draft import Draft
 from kasen.connect.layout import Found, Layout
 from kasen.connect.text_blocks import TextBlocks
 from kasen.connect.values import BAD_ROW, Refused
-from kasen.kernels.csv_scan import FULL
+from kasen.kernels.csv_scan import FULL, NOT_CLOSED
 from kasen.kernels.marks import NULL
 from kasen.operators.batch import I64
 
@@ -47,8 +49,17 @@ class Scanner(Protocol):
         """What the kernel writes into rows[3] of a row that has the right form."""
         ...
 
+    @property
+    def line_end(self) -> re.Pattern[bytes]:
+        """What ends a line."""
+        ...
+
     def scan(self, text: TextBlocks, spans: Spans) -> tuple[int, int, int, int]:
         """The number of rows found, the byte and the line to go on from, and why the scan stopped."""
+        ...
+
+    def look_ahead(self, text: TextBlocks) -> bool:
+        """Finds out which records of the block do not end; False if that is known."""
         ...
 
     def cells(self, raw: str) -> Mapping[str, object]:
@@ -86,7 +97,10 @@ class TextReader:
             if n:
                 yield self._chunk(text, spans, n)
             if text.is_stuck(why):
-                yield self._give_up(text, why)
+                # What cannot be read is known once per block: a scan of the rest of the block for each
+                # line would take the square of its size.
+                if not self._scanner.look_ahead(text):
+                    yield self._skip_line(text)
                 why = FULL
 
     def _chunk(self, text: TextBlocks, spans: Spans, n: int) -> Chunk:
@@ -106,6 +120,8 @@ class TextReader:
             return block[rows[0, row] : rows[1, row]].decode("utf-8", "backslashreplace")
 
         def cells_of(row: int) -> Mapping[str, object]:
+            if rows[3, row] == NOT_CLOSED:
+                raise Refused(f"{BAD_ROW}: a quote is not closed")
             try:
                 raw = block[rows[0, row] : rows[1, row]].decode("utf-8")
             except UnicodeDecodeError:
@@ -114,13 +130,13 @@ class TextReader:
 
         return draft.finish(rows[2], raw_of, cells_of, self._position(text), self._where)
 
-    def _give_up(self, text: TextBlocks, why: int) -> Chunk:
+    def _skip_line(self, text: TextBlocks) -> Chunk:
         line = text.line
-        shown, fault = text.give_up(why)
+        raw = text.skip_line(self._scanner.line_end).decode("utf-8", "backslashreplace")
+        fault = f"{BAD_ROW}: longer than {text_blocks.MOST_RECORD_BYTES} bytes{self._where}"
         none = np.empty(0, np.int64)
         chunk = Draft(self._layout, 0).finish(none, str, lambda _: {}, self._position(text), self._where)
-        raw = shown.decode("utf-8", "backslashreplace")
-        chunk.dead.append(DeadLetter(self._layout.name, line, f"{BAD_ROW}: {fault}{self._where}", raw))
+        chunk.dead.append(DeadLetter(self._layout.name, line, fault, raw))
         return chunk
 
     def _position(self, text: TextBlocks) -> Position:

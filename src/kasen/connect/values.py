@@ -30,9 +30,10 @@ LOWEST, GREATEST = -(2**63), 2**63 - 1
 
 _LIMITS = {Kind.INTEGER: 2**31, Kind.BIGINT: 2**63}
 _BOOLEANS = {"true": 1, "t": 1, "1": 1, "false": 0, "f": 0, "0": 0}
-_INTEGER = re.compile(r"([+-]?)0*([0-9]+)")
-_DECIMAL = re.compile(r"([+-]?)(?:0*([0-9]+)(?:\.([0-9]*))?|\.([0-9]+))")
-_DOUBLE = re.compile(r"[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?|nan|inf(inity)?)", re.IGNORECASE)
+# Possessive (++, *+): trying every way to cut a row of digits in two takes the square of its length.
+_INTEGER = re.compile(r"([+-]?)(?=[0-9])0*+([0-9]*+)")
+_DECIMAL = re.compile(r"([+-]?)(?:(?=[0-9])0*+([0-9]*+)(?:\.([0-9]*+))?|\.([0-9]++))")
+_DOUBLE = re.compile(r"[+-]?(([0-9]++\.?[0-9]*+|\.[0-9]++)(e[+-]?[0-9]++)?|nan|inf(inity)?)", re.IGNORECASE)
 _TIMESTAMP = re.compile(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})(?:[ T]([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]{1,6}))?)?"
 )
@@ -159,7 +160,7 @@ def from_text(text: str, type_: Type) -> int | str:
 def _integer(text: str, type_: Type) -> int:
     found = _matched(_INTEGER.fullmatch(text))
     _need(len(found[2]) <= 19)
-    return _in_range(int(found[1] + found[2]), type_)
+    return _in_range(int(found[1] + (found[2] or "0")), type_)
 
 
 def _decimal(text: str, type_: Type) -> int:

@@ -171,7 +171,7 @@ def _scan_object(
 
 
 @compiled(
-    f"UniTuple(int64, 4)({_BYTES}, int64, int64, boolean, uint8[::1], int64[::1],"
+    f"UniTuple(int64, 4)({_BYTES}, int64, int64, boolean, int64, uint8[::1], int64[::1],"
     " int64[:,::1], int64[:,::1], uint8[:,::1], int64[:,::1])"
 )
 def scan_json(
@@ -179,6 +179,7 @@ def scan_json(
     start: int,
     line: int,
     final: bool,
+    most: int,
     names: U8,
     bounds: I64,
     starts: I64,
@@ -190,8 +191,8 @@ def scan_json(
 
     `names[bounds[slot]:bounds[slot + 1]]` is a wanted name in lower case; `starts`, `ends`, `marks` are
     [slots, capacity]. `rows` is [4, capacity]: a line's first byte, its end, its number, and 1 if the
-    kernel is sure of it. Returns the number of rows, the byte and the line to go on from, and why it
-    stopped, as scan_csv does.
+    kernel is sure of it. A line of more than `most` bytes stops the scan. Returns the number of rows, the
+    byte and the line to go on from, and why it stopped, as scan_csv does.
     """
     n = 0
     capacity = rows.shape[1]
@@ -200,7 +201,7 @@ def scan_json(
         end = pos
         while end < len(data) and data[end] != _LF:
             end += 1
-        if end == len(data) and not final:
+        if (end == len(data) and not final) or end - pos > most:
             return n, pos, line, CUT
         first = _skip_blank(data, pos, end)
         if first < end:

@@ -14,7 +14,8 @@ from kasen.types import Kind, Type
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _DECIMAL = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?")
-_DOUBLE = re.compile(r"[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?|nan|inf|infinity)", re.IGNORECASE)
+# Possessive (++, *+): trying every way to cut a row of digits in two takes the square of its length.
+_DOUBLE = re.compile(r"[+-]?(([0-9]++\.?[0-9]*+|\.[0-9]++)(e[+-]?[0-9]++)?|nan|inf|infinity)", re.IGNORECASE)
 _TIMESTAMP = re.compile(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})(?:[ T]([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]{1,6}))?)?"
 )

@@ -8,7 +8,8 @@ from kasen.types import Kind, Type
 _INTEGER = r"[+-]?[0-9]+"
 _TRUE, _FALSE = "('true', 't', '1')", "('false', 'f', '0')"
 _DECIMAL = r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)"
-_DOUBLE = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
+# Possessive (++, *+): trying every way to cut a row of digits in two takes the square of its length.
+_DOUBLE = r"[+-]?([0-9]++\.?[0-9]*+|\.[0-9]++)([eE][+-]?[0-9]++)?"
 _TIMESTAMP = r"[0-9]{4}-[0-9]{2}-[0-9]{2}([ T][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?)?"
 
 
