@@ -7,11 +7,12 @@ import stat
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from typer.testing import CliRunner
 
 from kasen.cli import app
-from kasen.ha.cluster import members_of, to_toml, write_node_file
+from kasen.ha.cluster import Member, members_of, to_toml, write_node_file
 from kasen.ha.relay import Relay, Route
 from kasen.ha.wire import BEGIN
 from tests.ha.chains import chain, expected, make_chain, written
@@ -32,15 +33,20 @@ def roles(nodes: Nodes, node: str) -> list[tuple[str, int]]:
     return [(state["role"], state["generation"]) for state in states if state is not None]
 
 
+def relayed(
+    folder: Path, relay: Relay, routes: dict[tuple[str, str], Route], **defaults: Any
+) -> list[Member]:
+    """The copies of a chain that reach each other through a relay only."""
+    members = members_of({"folder": "run", **chain(**defaults)}, folder)
+    return [through(relay, member, routes) for member in members]
+
+
 def test_a_copy_without_the_state_does_not_take_over_from_a_paused_primary(tmp_path: Path) -> None:
     """The state of n cannot be rebuilt, and no snapshot has reached its other copy."""
     make_chain(tmp_path, "total", 8000)
     relay = Relay()
     routes: dict[tuple[str, str], Route] = {}
-    members = [
-        through(relay, member, routes) for member in members_of({"folder": "run", **chain()}, tmp_path)
-    ]
-    with Nodes(tmp_path, {}, members) as nodes:
+    with Nodes(tmp_path, {}, relayed(tmp_path, relay, routes)) as nodes:
         source, primary, secondary = (nodes.member(name) for name in ("source", "n/1", "n/2"))
         relay.cut([routes[primary.config.listen, secondary.config.listen]])
 
@@ -63,20 +69,29 @@ def test_a_copy_without_the_state_does_not_take_over_from_a_paused_primary(tmp_p
 
 
 def test_a_paused_primary_steps_down_when_it_wakes(tmp_path: Path) -> None:
-    """Its neighbour's primary was killed meanwhile, so no message of that one can tell it."""
+    """From its own pings: its neighbour's primary was killed meanwhile, and nobody else can reach it."""
     make_chain(tmp_path, "range", 6000)
-    with Nodes(tmp_path, chain(batch=20)) as nodes:
+    relay = Relay()
+    routes: dict[tuple[str, str], Route] = {}
+    with Nodes(tmp_path, {}, relayed(tmp_path, relay, routes, batch=20)) as nodes:
         nodes.wait_for("out", "inputs_begun")
         time.sleep(0.5)
         paused = nodes.member("d/1")
+        own_ping = paused.config.listen, nodes.member("d/2").config.listen
+        others = [
+            route for ends, route in routes.items() if paused.config.listen in ends and ends != own_ping
+        ]
         nodes.signal(paused, signal.SIGSTOP)
+        relay.cut(others)
         nodes.signal(nodes.member("n/1"), signal.SIGKILL)
         wait_until(lambda: ("primary", 2) in roles(nodes, "d"), 20, nodes)
         nodes.signal(paused, signal.SIGCONT)
         wait_until(lambda: ("primary", 1) not in roles(nodes, "d"), 3, nodes)
         took = wait_until(lambda: sorted(roles(nodes, "d")) == [("primary", 2), ("secondary", 2)], 10, nodes)
         print(f"back as the secondary after {took:.2f} s")
+        relay.join(others)
         nodes.finish("out")
+    relay.close()
     assert written(tmp_path) == expected(tmp_path), nodes.logs()
 
 
@@ -86,8 +101,8 @@ def test_copies_that_return_after_the_end_exit_by_themselves(tmp_path: Path) -> 
         nodes.wait_for("out", "inputs_begun")
         for node in nodes.names():
             nodes.finish(node, 20)
-        for member in nodes.members:
-            nodes.start(member)
+        for name in ("n/2", "d/1", "out"):
+            nodes.start(nodes.member(name))
         for node in nodes.names():
             nodes.finish(node, 20)
         assert [nodes.heal(node) for node in nodes.names()] == [[]] * 4
@@ -101,7 +116,7 @@ def test_a_copy_that_returns_when_everybody_leaves_exits_too(tmp_path: Path) -> 
         nodes.wait_for("out", "inputs_begun")
         nodes.signal(nodes.member("n/2"), signal.SIGKILL)
         nodes.finish("out", 20)
-        nodes.heal("n")
+        nodes.start(nodes.member("n/2"))
         for node in nodes.names():
             nodes.finish(node, 30)
     assert written(tmp_path) == expected(tmp_path), nodes.logs()
