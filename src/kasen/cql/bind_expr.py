@@ -14,7 +14,7 @@ from kasen.cql.bound import Query
 from kasen.cql.coerce import cast, castable
 from kasen.cql.cursor import TOO_DEEP
 from kasen.cql.expr import Aggregate, Call, Case, Column, Expr, Literal, ScalarQuery
-from kasen.cql.extent import MAX_LEVELS, MAX_PARTS
+from kasen.cql.extent import MAX_EXPRESSION, MAX_PARTS
 from kasen.cql.functions import EXTRACT_FIELDS
 from kasen.cql.scope import Scope
 from kasen.cql.text import Text
@@ -83,7 +83,7 @@ class ExprBinder:
             fault, remedy = _REFUSED[type(node)]
             raise self.error(fault, node, remedy)
         # Here already, as binding goes on to walk through what it has bound.
-        if bound.levels > MAX_LEVELS or bound.parts > MAX_PARTS:
+        if bound.levels > MAX_EXPRESSION or bound.parts > MAX_PARTS:
             raise too_large(bound.parts > MAX_PARTS, node, self.scope.text)
         return bound
 
