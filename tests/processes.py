@@ -40,14 +40,12 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-def handles(pid: int, number: signal.Signals) -> bool:
-    """Whether a process has a handler of its own for a signal."""
+def has_loaded(pid: int, library: str) -> bool:
+    """Whether a process has a file of that name in its memory."""
     try:
-        lines = (_PROC / str(pid) / "status").read_text().splitlines()
+        return library in (_PROC / str(pid) / "maps").read_text()
     except OSError:
         return False
-    caught = next((int(line.split()[1], 16) for line in lines if line.startswith("SigCgt")), 0)
-    return bool(caught >> (number - 1) & 1)
 
 
 def still_alive(pids: list[int], most: float) -> list[int]:

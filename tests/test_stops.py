@@ -72,8 +72,8 @@ class Command:
 
 
 def loads(command: Command) -> bool:
-    """Before, Python itself is starting."""
-    return processes.handles(command.pid, SIGTERM)
+    """Libraries are being loaded. (Before, Python itself starts, which nobody can make quiet.)"""
+    return processes.has_loaded(command.pid, "numpy")
 
 
 def java_starts(command: Command) -> bool:
