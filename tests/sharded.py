@@ -110,14 +110,12 @@ class ShardedPipeline(Pipeline):
         found[0].deletions, found[0].refused = self.clock.deletions, self.clock.refused
         yield from found
 
-    def flush(self) -> list[Answer]:
-        answers = []
+    def flush(self) -> Iterator[Answer]:
         while (last := self._last()) is not None:
             orders = self.clock.flush(Bound(last.ts + 1, 0))
             if orders is None:
-                break
-            answers += self._run(orders)
-        return answers
+                return
+            yield from self._run(orders)
 
     def _last(self) -> Bound | None:
         found = [each.last_instant() for each in self._shards.values()]

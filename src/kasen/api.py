@@ -39,6 +39,7 @@ from kasen.operators.dictionary import Dictionary
 from kasen.plan.explain import explain
 from kasen.plan.physical import plan_app
 from kasen.runtime.inlet import Inlet
+from kasen.runtime.kept import Keeper, Kept
 from kasen.runtime.local import LocalRun, Options
 from kasen.runtime.pipeline import Answer
 from kasen.runtime.pipeline import Pipeline as Running
@@ -54,7 +55,7 @@ if TYPE_CHECKING:  # Spark is loaded when it is first used
     from kasen.spark.sources import Frame
 
 Time = int | str | datetime
-_Unread = tuple[Batch, Dictionary]
+_Unread = tuple[Kept, Dictionary]
 
 
 class Query:
@@ -89,13 +90,13 @@ class Query:
 
     def to_arrow(self) -> pa.Table:
         """All changes that have not been handed out yet, as one table."""
-        tables = [self._reader_of(texts)[0].table(batch) for batch, texts in self._take_all()]
+        tables = [self._reader_of(texts)[0].table(kept.batch()) for kept, texts in self._take_all()]
         return pa.concat_tables([self._schema.empty_table(), *tables])
 
     def changes(self) -> list[Change]:
         """All changes that have not been handed out yet, as Python's values: the quickest way for a few."""
         found = self._take_all()
-        return [change for batch, texts in found for change in self._reader_of(texts)[1].changes(batch)]
+        return [each for kept, texts in found for each in self._reader_of(texts)[1].changes(kept.batch())]
 
     def _take_all(self) -> list[_Unread]:
         batches: list[_Unread] = []
@@ -131,11 +132,11 @@ class Query:
                 if not self._batches:
                     self._owner._tell_error()
                     return
-                batch, texts = self._batches.popleft()
-                self._waiting -= len(batch)
+                kept, texts = self._batches.popleft()
+                self._waiting -= len(kept)
                 self._arrived.notify_all()
             self._owner._make_room()
-            yield self._reader_of(texts)[0].table(batch)
+            yield self._reader_of(texts)[0].table(kept.batch())
 
     def foreach_batch(self, function: ForeachBatch | ForeachFrame, *, frames: bool = False) -> Query:
         """From now on calls `function(epoch, changes)` instead of keeping changes.
@@ -187,10 +188,13 @@ class Query:
                 function(epoch, table)
         if self._keeps:
             with self._arrived:
-                # Made Arrow or Python's values when asked for; it must not keep what it was chosen from.
+                # Made Arrow or Python's values when asked for.
                 if self._has_texts:
                     texts.keep(batch.data)
-                self._batches.append((Batch(batch.ts, batch.sub, batch.diff, batch.data), texts))
+                    kept = Kept(Batch(batch.ts, batch.sub, batch.diff, batch.data))
+                else:
+                    kept = self._owner._keeper.keep(batch)
+                self._batches.append((kept, texts))
                 self._waiting += len(batch)
                 self._arrived.notify_all()
 
@@ -251,6 +255,7 @@ class Pipeline:
         self._is_told = False
         self._drained = False
         self._queries: dict[str, Query] = {}
+        self._keeper = Keeper()
         self._inlets: dict[str, Inlet] = {}
         self._clock = clock
         self._may_idle: list[Input] = []
@@ -630,6 +635,7 @@ class Pipeline:
                 if threading.current_thread() is self._thread:
                     query._wait_for_room(self._most)
                 query._deliver(self._epoch, batch)
+        self._keeper.begin()
         if answer.change is not None:
             self._enter_queries(_coming(answer.change))
 

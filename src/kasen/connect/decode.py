@@ -48,6 +48,8 @@ class Decoder:
         """The batch's changes, in its order. The table shares no memory with it that others may keep."""
         # What was chosen from elsewhere is put into memory of its own when it is first asked for.
         own = isinstance(batch, Lazy) and (batch.is_chosen or batch.is_fresh)
+        if isinstance(batch, Lazy) and batch.is_chosen:
+            batch = Lazy(batch.parts)  # that memory goes with the table, not with the batch
         if are_zeros(batch.sub):
             seq = tick = _same(_ZEROS, batch.sub)
         else:

@@ -28,6 +28,9 @@ LEAST, GREATEST = -(2**63), 2**63 - 1
 _Config = tuple[Any, ...]
 _QUERIES = 9
 
+#: Memory beyond this is given back after a batch: not every one passes so many queries.
+_MOST_WORDS = 1 << 24
+
 #: Fewer queries than this are not worth a network: each looks at the tuples for itself.
 FEW = 8
 
@@ -379,6 +382,8 @@ class _Passing:
         self._starts = np.zeros(queries + 1, np.int64)
         self._rows = np.empty(found, np.int64)
         kernel.by_flag(self._pairs, found, self._starts, self._rows)
+        if self._pairs.size > _MOST_WORDS:
+            self._pairs = np.empty((2, 1024), np.int64)
 
 
 class Tap(Stateless):

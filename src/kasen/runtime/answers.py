@@ -10,43 +10,39 @@ from kasen.operators.net import net
 from kasen.operators.streamify import units
 from kasen.operators.value_order import ValueOrder
 from kasen.plan.changes import RegisteredQuery
+from kasen.runtime.pace import Pace
 from kasen.runtime.pipeline import Answer, Pipeline
 from kasen.runtime.shipment import CHANGE, Shipper, unpack_changes
 
 #: So many rows run at once: operators find in the cache what the one before them has left there.
 _PIECE = 1 << 19
-
-
-#: To join the answers of pieces takes longer than pieces save, if there are more changes than these to a row.
-_MOST_CHANGES = 0.25
-#: Before the first epoch: so many queries are taken for ones that say little.
-_FEW_QUERIES = 4
+#: Answers of pieces are joined until they have so many bytes: to join more takes longer than pieces save.
+_LITTLE = 1 << 24
 
 
 class InPieces:
-    """Runs a pipeline's epochs piece by piece, as long as it says little beside what it hears."""
+    """Runs a pipeline's epochs piece by piece.
+
+    How an epoch's answers are cut depends on its rows and on nothing else: an epoch that is done again after
+    a crash hands out the same answers under the same numbers.
+    """
 
     def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline
-        #: Changes a row, in the last epoch.
-        self._changes = 0.0 if len(pipeline.queries) <= _FEW_QUERIES else 1.0
 
     def answers(self) -> Iterator[Answer]:
-        """What `pipeline.answers()` yields."""
-        most = _PIECE if self._changes <= _MOST_CHANGES else None
+        """Runs every instant that is complete; few answers come as one, up to the next change of queries."""
+        pace = Pace()  # what earlier epochs brought must not tell
         parts: list[Answer] = []
-        rows = changes = 0
         while True:
-            parts.append(answer := self._pipeline.run(most))
-            if answer.change is not None or not answer.is_cut:
-                joined = _joined(parts)
-                rows, changes = rows + joined.rows, changes + sum(map(len, joined.changes.values()))
-                yield joined
+            answer = self._pipeline.run(min(_PIECE, pace.most(len(self._pipeline.queries))))
+            pace.saw(answer.rows, answer.size)
+            parts.append(answer)
+            if answer.change is not None or not answer.is_cut or sum(part.size for part in parts) >= _LITTLE:
+                yield _joined(parts)
                 parts = []
             if not answer.is_cut:
-                break
-        if rows:
-            self._changes = changes / rows
+                return
 
 
 def _joined(parts: list[Answer]) -> Answer:
@@ -61,7 +57,7 @@ def _joined(parts: list[Answer]) -> Answer:
         {name: concat(each, each[0].columns) for name, each in batches.items()},
         sum(part.rows for part in parts),
         parts[-1].is_cut,
-        parts[-1].queries,
+        {name: query for part in parts for name, query in part.queries.items()},
         parts[-1].change,
         [each for part in parts for each in part.deletions],
         [each for part in parts for each in part.refused],

@@ -31,12 +31,15 @@ from kasen.plan.physical import Plan, check_changes, own_nodes, plan_query
 from kasen.runtime.feed import Feed, Rows, as_batch, join, number_tuples, skip, times_of
 from kasen.runtime.graph import Graph
 from kasen.runtime.live import LiveQueries, Planned
+from kasen.runtime.pace import Pace
 from kasen.runtime.relation import Relation
 from kasen.runtime.retained import RetainedStreams
 
 #: How long an unbounded chain of windows may go on expiring after the end of the input.
 _MOST_FLUSHES = 20_000
 _ALWAYS = 2**63 - 1
+#: What a change takes besides its columns: its instant, its NULLs, and its place among the rows it is from.
+_MORE_WORDS = 5
 
 
 @dataclass(slots=True)
@@ -55,6 +58,11 @@ class Answer:
     change: Change | None = None
     deletions: list[tuple[str, I64]] = field(default_factory=list)
     refused: list[tuple[str, I64]] = field(default_factory=list)
+
+    @property
+    def size(self) -> int:
+        """About how many bytes the changes take on their way."""
+        return sum(8 * len(batch) * (batch.columns + _MORE_WORDS) for batch in self.changes.values())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -100,6 +108,7 @@ class Pipeline:
         self.queries: dict[str, RegisteredQuery] = {query.name: query for query in app.queries}
         #: For relations: how their rows are sorted, and whether they are net already.
         self._orders = {query.name: self._order(query) for query in app.queries if not query.is_stream}
+        self.pace = Pace()
         self._has_changed = False
         self._upto = Bound(-(2**63), 0)
         self._begins: Bound | None = None
@@ -211,9 +220,10 @@ class Pipeline:
     # ------------------------------------------------------------ running
 
     def answers(self) -> Iterator[Answer]:
-        """Runs every instant that is complete: one answer, and one more for each change on the way."""
+        """Runs every instant that is complete, in several runs if answers are many or queries change."""
         while True:
-            answer = self.run()
+            answer = self.run(self.pace.most(len(self.queries)))
+            self.pace.saw(answer.rows, answer.size)
             yield answer
             if not answer.is_cut:
                 return
@@ -353,18 +363,16 @@ class Pipeline:
         share(settle, names, sum(len(raw[name]) for name in names))
         return raw
 
-    def flush(self) -> list[Answer]:
+    def flush(self) -> Iterator[Answer]:
         """After the end of the input: lets windows expire. Delays deliver nothing any more."""
         self._graph.close_delays()
-        answers = []
         for _ in range(_MOST_FLUSHES):
             last = self._graph.last_instant()
             if last is None or Bound(last.ts + 1, 0) <= self._upto:
                 break
             self._upto = Bound(last.ts + 1, 0)
             changes = self._answered({})
-            answers.append(Answer(changes, queries=self._named(changes)))
-        return answers
+            yield Answer(changes, queries=self._named(changes))
 
     # ------------------------------------------------------------ queries that come and go
 

@@ -178,7 +178,10 @@ class PushedRun:
         self.state = Matching.MATCH
         self._moved += 1
         try:
+            pace = self.pipeline.pace
+            most = min(most, pace.most(len(self.pipeline.queries)))
             answer = self.pipeline.run(most if most < _LOTS else None)
+            pace.saw(answer.rows, answer.size)
             self._is_behind = answer.is_cut
             if answer.rows:
                 # Rises at once, falls slowly: one burst of matches must not be followed by another.
