@@ -7,7 +7,10 @@ the four kinds into exit codes: a wrong query is 2, wrong data is 3, anything el
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from errno import ENOSPC
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +66,16 @@ class DataError(KasenError):
 
 class ResourceError(KasenError):
     """A limit was reached: memory, groups, queries, ticks."""
+
+
+@contextmanager
+def writing(path: object) -> Iterator[None]:
+    """Names the file if the disk is full, or cannot be written for another reason."""
+    try:
+        yield
+    except OSError as fault:
+        remedy = "; free some space, then run the same command again" if fault.errno == ENOSPC else ""
+        raise ResourceError(f"cannot write {path}: {fault.strerror or fault}{remedy}") from None
 
 
 class InternalError(KasenError):

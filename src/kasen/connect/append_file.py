@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from kasen.errors import DataError
+from kasen.errors import DataError, writing
 from kasen.runtime.checksum import Checksum
 
 _BUFFER = 1 << 20
@@ -28,15 +28,17 @@ class AppendFile:
         self.truncate(resume or 0)
 
     def write(self, content: bytes | memoryview) -> None:
-        self._file.write(content)
+        with writing(self._path):
+            self._file.write(content)
         self._checksum.add(content)
 
     def flush(self, sync: bool = False) -> None:
-        self._file.flush()
+        with writing(self._path):
+            self._file.flush()
+            if sync:
+                os.fsync(self._file.fileno())
+                self._sync_folder()
         self._length = self._file.tell()
-        if sync:
-            os.fsync(self._file.fileno())
-            self._sync_folder()
 
     def position(self) -> int:
         """The length in bytes at the last flush."""

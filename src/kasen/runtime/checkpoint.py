@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from kasen.errors import DataError
+from kasen.errors import DataError, writing
 from kasen.operators.base import State
 from kasen.runtime.checksum import (
     DamagedFile,
@@ -98,7 +98,7 @@ class Checkpoints:
         arrays = {f"{part}/{name}": array for part, state in states.items() for name, array in state.items()}
         arrays["header"] = np.frombuffer(json.dumps(header).encode(), np.uint8)
         draft = self._folder / "draft.tmp"
-        with draft.open("wb") as file:
+        with writing(draft), draft.open("wb") as file:
             np.savez(file, allow_pickle=False, **arrays)
             file.flush()
             os.fsync(file.fileno())

@@ -22,7 +22,7 @@ import pyarrow.fs
 from py4j.protocol import Py4JJavaError
 
 from kasen.connect.files import is_address, located
-from kasen.errors import DataError
+from kasen.errors import DataError, writing
 from kasen.operators.base import State
 from kasen.runtime.arrays import unpack_arrays
 from kasen.runtime.checkpoint import sync_folder
@@ -141,7 +141,7 @@ class Files:
 
     def _write(self, name: str, content: bytes, *, lasting: bool = True) -> None:
         if self._is_local:
-            with Path(self._path(name)).open("wb") as file:
+            with writing(self._path(name)), Path(self._path(name)).open("wb") as file:
                 file.write(content)
                 if lasting:
                     file.flush()
