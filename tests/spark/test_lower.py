@@ -51,6 +51,12 @@ def test_a_condition_crosses_as_one_column_and_what_it_reads_does_not() -> None:
     assert "LIKE" in crossing(found)[2]
 
 
+def test_a_condition_too_long_for_spark_stays_in_the_kernels() -> None:
+    found = native("SELECT k FROM s [RANGE 5] WHERE " + " AND ".join(f"v <> {i}" for i in range(5000)))
+    assert crossing(found) == ["`k`", "`v`", "`ts`"]
+    assert any(isinstance(step.node, Filter) for step in found.plan.steps)
+
+
 def test_a_condition_over_a_row_window_stays_above_it() -> None:
     found = native("SELECT k FROM s [ROWS 5] WHERE v > 3")
     assert crossing(found) == ["`k`", "`v`", "`ts`"]

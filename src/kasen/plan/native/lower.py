@@ -144,12 +144,23 @@ def _grouping(one: Input, roots: list[Node], plan: Plan) -> Grouping:
 
 
 def _by_rows(one: Input, roots: list[Node], why: str) -> _Cut:
+    try:
+        return _with_columns(one, roots, why)
+    except NotNative as reason:
+        # Each condition is native, but all of them together, or the count of their failures, is too long.
+        return _with_columns(one, roots, why, refused=str(reason))
+
+
+def _with_columns(one: Input, roots: list[Node], why: str, refused: str = "") -> _Cut:
     views = [view for root in roots for view in _tops(root) if view.scan.name == one.name]
     computed = list(dict.fromkeys(expr for view in views for expr in _computed(view)))
     notes = [why] if why else []
     names = [quoted(field.name) for field in one.schema]
     if len(computed) > _MOST_COMPUTED or len(one.schema) + len(computed) > MAX_COLUMNS:
         notes.append(f"kernel: {len(computed)} conditions and items cost less there than as columns")
+        computed = []
+    elif refused:
+        notes.append(f"kernel: {refused}")
         computed = []
     lowered = bool(computed)
     # At least one column crosses, or nothing would tell how many rows there are.
