@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from pathlib import Path
 
 import pyarrow as pa
@@ -193,15 +192,24 @@ def test_one_run_at_a_time_works_on_a_checkpoint(tmp_path: Path) -> None:
 
 
 def test_a_commit_that_was_removed_is_missed(tmp_path: Path) -> None:
+    """If it is the last one, its epoch is run again."""
     app = parted(tmp_path)
-    checkpoint = tmp_path / "checkpoint"
-    SparkRun(plan_app(load(app)), tmp_path, checkpoint=checkpoint, files_per_epoch=1).run()
-    last = max((checkpoint / "state" / "commits").iterdir())
-    last.unlink()
-    shutil.copy(min((tmp_path / "s.csv").iterdir()), tmp_path / "s.csv" / "zz.csv")
-    again = SparkRun(plan_app(load(app)), tmp_path, checkpoint=checkpoint, files_per_epoch=1)
-    with pytest.raises(DataError, match="but the last one that was committed is"):
-        again.run()
+    LocalRun(plan_app(load(app)), Options(tmp_path, tmp_path / "right")).run()
+    out, checkpoint = tmp_path / "out", tmp_path / "checkpoint"
+
+    def resume() -> None:
+        SparkRun(plan_app(load(app)), tmp_path, out, checkpoint=checkpoint, files_per_epoch=1).run()
+
+    resume()
+    commits = sorted((checkpoint / "state" / "commits").iterdir())
+    commits[-1].unlink()
+    resume()
+    assert outputs(out) == outputs(tmp_path / "right")
+    for file in commits[-2:]:
+        file.unlink()
+    with pytest.raises(DataError, match=f"{commits[-2]} is damaged \\(it is missing"):
+        resume()
+    assert outputs(out) == outputs(tmp_path / "right")
 
 
 def test_numbers_of_answers_go_on_and_errors_are_the_users_own(tmp_path: Path) -> None:
