@@ -51,13 +51,8 @@ class SparkNotes:
         """Refuses to resume after the last epoch that is committed, if something is damaged or gone.
 
         Spark removes what it does not need any longer, but needs the last two offsets, and of a stream of
-<<<<<<< HEAD
         files all that was noted since its notes were last put together. If some of that were gone, Spark
         would read rows twice or never, or print a stack. What was noted after the commit, it can note again.
-=======
-        files all that was noted since its notes were last put together. If some of that were gone, Spark would
-        read rows twice or never, or print a stack. What was noted after the commit, Spark can note again.
->>>>>>> origin/main
         """
         files = [each for each in self._folder.rglob("*") if each.is_file() and each.name[0] != "."]
         later = [each for each in files if str(each.relative_to(self._folder)) not in noted]
