@@ -118,8 +118,8 @@ def forgetful(engine: Engine) -> Engine:
     """
     begin, drop = Dictionary.__init__, Dictionary._drop
 
-    def begin_high(self: Dictionary) -> None:
-        begin(self)
+    def begin_high(self: Dictionary, *limits: int) -> None:
+        begin(self, *limits)
         self.constant("")
         self._texts += [FORGOTTEN] * 999
 

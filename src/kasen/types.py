@@ -12,6 +12,8 @@ import pyarrow as pa
 MAX_DECIMAL_DIGITS = 18
 #: One word of a row says which of its columns are NULL.
 MAX_COLUMNS = 63
+#: How many bytes of UTF-8 a text may have, unless SET max_text_bytes says otherwise.
+MAX_TEXT_BYTES = 1 << 20
 
 Class = TypeVar("Class")
 
@@ -230,3 +232,8 @@ def _common_decimal(left: Type, right: Type) -> Type:
     scale = max(left.scale, right.scale)
     whole = max(left.precision - left.scale, right.precision - right.scale)
     return decimal(min(MAX_DECIMAL_DIGITS, whole + scale), scale)
+
+
+def byte_length(text: str) -> int:
+    """How many bytes a text has in UTF-8; of halves of surrogate pairs, which are none, as many as any."""
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))

@@ -15,7 +15,7 @@ from kasen.connect.encode import encode
 from kasen.connect.registry import open_source
 from kasen.operators.batch import Batch, matrix
 from kasen.operators.dictionary import Dictionary
-from kasen.types import BIGINT, Connector, Field, Schema, Type
+from kasen.types import BIGINT, MAX_TEXT_BYTES, Connector, Field, Schema, Type
 
 INSTANT_AND_DIFF = 4
 
@@ -63,10 +63,13 @@ def read_path(
     is_relation: bool = False,
     chunk_rows: int = 1000,
     start: Position = START,
+    max_text_bytes: int = MAX_TEXT_BYTES,
     **options: str,
 ) -> Read:
     """Reads a file or a folder; its format is its suffix, or the option `format`."""
     format_ = options.pop("format", path.suffix.removeprefix("."))
     connector = Connector(format_, (("path", path.name), *options.items()))
-    source = open_source(connector, path.parent, "s", schema, timestamp, is_relation, chunk_rows)
+    source = open_source(
+        connector, path.parent, "s", schema, timestamp, is_relation, chunk_rows, max_text_bytes
+    )
     return collect(source.chunks(start), schema)

@@ -172,6 +172,22 @@ def round_exact(number: str, digits: int) -> Decimal:
     return Decimal(number).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP, values.EXACT)
 
 
+# ---------------------------------------------------------------- the length of texts
+
+#: Of the app that is running.
+_most_bytes = values.DEFAULT_MAX_TEXT_BYTES
+
+
+def limit_texts(most_bytes: int) -> None:
+    global _most_bytes
+    _most_bytes = most_bytes
+
+
+def bounded_text(text: str) -> str | None:
+    """A longer text is NULL."""
+    return text if len(text.encode()) <= _most_bytes else None
+
+
 # ---------------------------------------------------------------- users' aggregates
 
 _users: dict[str, Aggregate] = {}
@@ -198,6 +214,8 @@ def user_aggregate(name: str, columns: list[list[str | None]]) -> object:
         answer = code.result(state)
     except Exception:
         return None
+    if isinstance(answer, str):
+        answer = bounded_text(answer)
     return answer if answer is None or isinstance(answer, _PYTHON[one.type.kind]) else None
 
 
@@ -234,6 +252,7 @@ _AGGREGATES: dict[str, Callable[[Numbers], float | None]] = {
 
 _FUNCTIONS: dict[str, tuple[Callable[..., object], list[str]]] = {
     "user_aggregate": (user_aggregate, ["VARCHAR", "VARCHAR[][]"]),
+    "bounded_text": (bounded_text, ["VARCHAR"]),
     "percentile_cont_of": (percentile_cont, ["DOUBLE[]", "DOUBLE"]),
     "percentile_disc_rank": (percentile_disc_rank, ["BIGINT", "DOUBLE"]),
     "text_to_integer": (from_text(INTEGER), ["VARCHAR"]),

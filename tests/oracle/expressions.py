@@ -167,10 +167,16 @@ def _cast_to_text(sql: str, have: Type) -> str:
 
 def call(expr: Call, args: list[str]) -> str:
     if expr.op in _INFIX:
-        return "(" + f" {_INFIX[expr.op]} ".join(args) + ")"
-    if expr.op in _SAME_NAME:
-        return f"{expr.op}({', '.join(args)})"
-    return _OPERATIONS[expr.op](expr, args)
+        sql = "(" + f" {_INFIX[expr.op]} ".join(args) + ")"
+    elif expr.op in _SAME_NAME:
+        sql = f"{expr.op}({', '.join(args)})"
+    else:
+        sql = _OPERATIONS[expr.op](expr, args)
+    return f"bounded_text({sql})" if expr.op in _LENGTHENING else sql
+
+
+#: Their results may be longer than max_text_bytes, and are NULL then.
+_LENGTHENING = frozenset({"concat", "replace", "upper", "lower"})
 
 
 _INFIX = {op: op for op in ("=", "<>", "<", "<=", ">", ">=")} | {

@@ -18,7 +18,7 @@ from kasen.errors import DataError
 from kasen.types import BIGINT, TIMESTAMP, Connector, Instant, Kind, Type
 from tests.oracle import values
 from tests.oracle.csv_text import CsvRow, records
-from tests.oracle.values import Row
+from tests.oracle.values import DEFAULT_MAX_TEXT_BYTES, Row
 
 BAD_ROW = "bad row"
 BAD_VALUE = "bad value"
@@ -80,7 +80,8 @@ def read_inputs(app: App, base: Path, given: Mapping[str, Iterable[Mapping[str, 
     for one in app.inputs:
         rows = given.get(one.name.lower())
         found = _given_records(rows) if rows is not None else _file_records(one, base)
-        inputs.tuples[one.name.lower()] = _accept(one, found, inputs.dead)
+        most_bytes = int(app.setting("max_text_bytes", str(DEFAULT_MAX_TEXT_BYTES)))
+        inputs.tuples[one.name.lower()] = _accept(one, found, inputs.dead, most_bytes)
     number_instants(app, inputs)
     return inputs
 
@@ -88,7 +89,7 @@ def read_inputs(app: App, base: Path, given: Mapping[str, Iterable[Mapping[str, 
 # ---------------------------------------------------------------- accepting rows
 
 
-def _accept(one: Input, found: Iterable[Record], dead: list[DeadLetter]) -> list[Tuple]:
+def _accept(one: Input, found: Iterable[Record], dead: list[DeadLetter], most_bytes: int) -> list[Tuple]:
     if one.timestamp is None and not one.is_relation:
         raise DataError(f"{one.name} uses arrival time, which only a log of arrivals can tell")
     accepted: list[Tuple] = []
@@ -96,6 +97,8 @@ def _accept(one: Input, found: Iterable[Record], dead: list[DeadLetter]) -> list
     for record in found:
         try:
             row = _row(one, record)
+            if any(isinstance(cell, str) and len(cell.encode()) > most_bytes for cell in row):
+                raise Refused(f"{BAD_VALUE}: longer than {most_bytes} bytes")
             diff = _diff(one, record)
             ts = _time(one, row)
             # Late: when read, ts < (greatest ts read so far in that stream - SLACK).

@@ -24,7 +24,7 @@ from kasen.cql.bound import (
 from kasen.cql.expr import Value
 from kasen.errors import ResourceError
 from kasen.types import Instant
-from tests.oracle.bridges import connect
+from tests.oracle.bridges import connect, limit_texts
 from tests.oracle.inputs import UNMATCHED, DeadLetter, Inputs, Tuple, diff_column, read_inputs
 from tests.oracle.kept import WindowIdentity, identity
 from tests.oracle.relations import (
@@ -41,7 +41,7 @@ from tests.oracle.relations import (
     WindowOver,
 )
 from tests.oracle.sql import Statement, statement
-from tests.oracle.values import Row, bag_difference, order_key
+from tests.oracle.values import DEFAULT_MAX_TEXT_BYTES, Row, bag_difference, order_key
 from tests.oracle.windows import Arrival
 
 # More instants than this after the end, and a flush is taken to be endless.
@@ -92,6 +92,7 @@ class Run:
         self.beginning, self.end = beginning_and_end(app, inputs)
         self.flush = app.setting("flush") == "true"
         self.flushed = 0
+        self.max_text_bytes = int(app.setting("max_text_bytes", str(DEFAULT_MAX_TEXT_BYTES)))
         self.max_ticks = int(app.setting("max_ticks", "10000"))
         self._inputs: dict[str, InputStream | OutsideRelation] = {}
         self._queries: dict[str, DerivedStream | Evaluated] = {}
@@ -238,6 +239,7 @@ class Run:
 
     def step(self, now: Instant) -> None:
         """One instant: what arrives, then every query, then what delayed queries send into the future."""
+        limit_texts(self.max_text_bytes)
         if now.tick > self.max_ticks:
             raise ResourceError(f"more than {self.max_ticks} ticks at {now}")
         if now.ts > self.end:

@@ -20,6 +20,8 @@ Key = tuple[tuple[object, ...], ...]
 
 # Enough digits that nothing here is ever rounded by accident (a double has at most 1075).
 EXACT = Context(prec=2000)
+#: The longest text, unless SET max_text_bytes says otherwise.
+DEFAULT_MAX_TEXT_BYTES = 1 << 20
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from kasen.connect.chunk import Chunk, DeadLetter, Position
 from kasen.connect.layout import Layout
@@ -54,10 +55,22 @@ class Draft:
         encoded = texts.dictionary_encode()
         self.texts[index] = encoded.dictionary
         indices = encoded.indices
+        self._doubt_long_texts(encoded)
         if indices.null_count:
             self.set_nulls(index, indices.is_null().to_numpy(zero_copy_only=False))
             indices = indices.fill_null(0)
         self.data[index] = np.frombuffer(indices.buffers()[1], np.int32)[: len(indices)].astype(np.int64)
+
+    def _doubt_long_texts(self, encoded: pa.DictionaryArray) -> None:
+        most = self.layout.max_text_bytes
+        if encoded.dictionary.nbytes <= most:
+            return
+        lengths = pc.binary_length(encoded.dictionary).to_numpy()
+        if lengths.max(initial=0) > most:
+            places = encoded.indices.fill_null(0).to_numpy()
+            self.unsure |= (lengths > most)[places] & encoded.indices.is_valid().to_numpy(
+                zero_copy_only=False
+            )
 
     def check_diff(self) -> None:
         """To be called when `diff` has been written."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kasen.errors import DataError
-from kasen.types import Schema
+from kasen.types import MAX_TEXT_BYTES, Schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +16,7 @@ class Layout:
     `schema` has all of them, an undeclared TIMESTAMP BY column too; `timestamp` is that column's index, or
     None if rows carry no time. `diff` names the column that tells whether a row enters (1) or leaves (-1);
     None if all rows enter. Such a column may be absent, and then all rows enter, unless it `must_diff`.
+    Texts have at most `max_text_bytes` bytes of UTF-8.
     """
 
     name: str
@@ -23,6 +24,7 @@ class Layout:
     timestamp: int | None = None
     diff: str | None = None
     must_diff: bool = False
+    max_text_bytes: int = MAX_TEXT_BYTES
 
     @property
     def width(self) -> int:

@@ -22,7 +22,7 @@ from kasen.connect.parquet_sink import ParquetSink
 from kasen.connect.parquet_source import parquet_source
 from kasen.connect.sink import Sink
 from kasen.errors import DataError
-from kasen.types import Connector, Schema
+from kasen.types import MAX_TEXT_BYTES, Connector, Schema
 
 #: For Spark: whether cells may have line breaks. The local engine reads such files in any case.
 MULTILINE = "multiline"
@@ -68,6 +68,7 @@ def open_source(
     timestamp: int | None = None,
     is_relation: bool = False,
     chunk_rows: int = CHUNK_ROWS,
+    max_text_bytes: int = MAX_TEXT_BYTES,
 ) -> Source:
     """The source of input `name`, with schema and time column as in Layout. Paths are relative to `base`.
 
@@ -75,7 +76,7 @@ def open_source(
     file or column.
     """
     format_ = _format(connector, SOURCES, name, "read")
-    layout = layout_of(connector, name, schema, timestamp, is_relation)
+    layout = layout_of(connector, name, schema, timestamp, is_relation, max_text_bytes)
     if is_address(connector.option("path")):
         raise DataError(
             f"{name}: {connector.option('path')} is not on this machine; only --engine spark reads addresses"
@@ -84,15 +85,20 @@ def open_source(
 
 
 def layout_of(
-    connector: Connector, name: str, schema: Schema, timestamp: int | None, is_relation: bool
+    connector: Connector,
+    name: str,
+    schema: Schema,
+    timestamp: int | None,
+    is_relation: bool,
+    max_text_bytes: int = MAX_TEXT_BYTES,
 ) -> Layout:
     """Only the rows of a relation with TIMESTAMP BY can leave."""
     given = connector.option("diff")
     if not (is_relation and timestamp is not None):
         if given:
             raise DataError(f"{name}: option 'diff' is for a RELATION with TIMESTAMP BY; its rows can leave")
-        return Layout(name, schema, timestamp)
-    return Layout(name, schema, timestamp, diff=given or "diff", must_diff=bool(given))
+        return Layout(name, schema, timestamp, max_text_bytes=max_text_bytes)
+    return Layout(name, schema, timestamp, given or "diff", bool(given), max_text_bytes)
 
 
 def open_sink(

@@ -25,6 +25,7 @@ class RowReader:
     def __init__(self, layout: Layout, dictionary: Dictionary) -> None:
         self._columns = [(field.name, field.type.kind) for field in layout.schema]
         self._timestamp = layout.timestamp
+        self._most = layout.max_text_bytes
         self._dictionary = dictionary
         self._code = dictionary.code
         self._has_texts = any(kind is Kind.VARCHAR for _, kind in self._columns)
@@ -67,7 +68,7 @@ class RowReader:
                 if kind is Kind.INTEGER and not -(2**31) <= value < 2**31:
                     return None
                 numbers.append(value)
-            elif type(value) is str and kind is Kind.VARCHAR and (value.isascii() or _has_encoding(value)):
+            elif type(value) is str and kind is Kind.VARCHAR and self._is_right(value):
                 numbers.append(self._code(value))
             elif type(value) is float and kind is Kind.DOUBLE:
                 numbers.append(double_bits(value))
@@ -81,11 +82,11 @@ class RowReader:
         numbers.append(nulls)
         return numbers
 
-
-def _has_encoding(text: str) -> bool:
-    """Whether the text is without halves of surrogate pairs, which no sink could write."""
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
+    def _is_right(self, text: str) -> bool:
+        """Whether it is not too long, and without halves of surrogate pairs, which no sink could write."""
+        if text.isascii():
+            return len(text) <= self._most
+        try:
+            return len(text.encode("utf-8")) <= self._most
+        except UnicodeEncodeError:
+            return False

@@ -17,7 +17,7 @@ from decimal import ROUND_HALF_UP, Context, Decimal
 import numpy as np
 
 from kasen.connect.layout import Layout
-from kasen.types import BIGINT, Kind, Type
+from kasen.types import BIGINT, Kind, Type, byte_length
 
 Value = int | str | None
 
@@ -55,7 +55,11 @@ def read_row(layout: Layout, cells: Mapping[str, object]) -> tuple[list[Value], 
     for index, (name, type_) in enumerate(layout.schema):
         cell = cells.get(name.lower())
         try:
-            values.append(from_cell(cell, type_))
+            value = from_cell(cell, type_)
+            if isinstance(value, str) and byte_length(value) > layout.max_text_bytes:
+                most = f"is longer than {layout.max_text_bytes} bytes"
+                raise Refused(f"{BAD_VALUE}: column {name} {most}: {_shown(cell)}")
+            values.append(value)
         except ValueError:
             phrase = BAD_TIMESTAMP if index == layout.timestamp else BAD_VALUE
             raise Refused(f"{phrase}: column {name} is not {_article(type_)}: {_shown(cell)}") from None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from sqlglot import exp
@@ -69,7 +69,9 @@ class AppBinder:
         streams = self._collect([node for node in statements if node.args.get("at") is None])
         self.time = time_domain(streams, statements, self.text, self.sniff)
         for node in streams:
-            self._inputs[node.this.name.lower()] = bind_input(node, self.time, self.text)
+            one = bind_input(node, self.time, self.text)
+            most = int(settings.get("max_text_bytes", one.max_text_bytes))
+            self._inputs[node.this.name.lower()] = replace(one, max_text_bytes=most)
         queries = self._queries()
         warnings: list[str] = []
         uncut = find_loops(queries, cut=False)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from kasen.aggregates import UserAggregate
 from kasen.cql.expr import Aggregate, Expr
 from kasen.errors import Place
-from kasen.types import BIGINT, TIMESTAMP, Connector, OnPressure, Schema, Type
+from kasen.types import BIGINT, MAX_TEXT_BYTES, TIMESTAMP, Connector, OnPressure, Schema, Type
 
 if TYPE_CHECKING:
     from kasen.cql.extent import Extent
@@ -237,6 +237,8 @@ class Input:
     connector: Connector
     pressure: OnPressure = field(default_factory=OnPressure)
     place: Place | None = None
+    #: A row with a longer text is refused.
+    max_text_bytes: int = MAX_TEXT_BYTES
 
     @property
     def is_static(self) -> bool:
@@ -324,6 +326,11 @@ class App:
 
     def setting(self, name: str, default: str = "") -> str:
         return dict(self.settings).get(name, default)
+
+    @property
+    def max_text_bytes(self) -> int:
+        """The longest text in UTF-8; what would give a longer one fails."""
+        return int(self.setting("max_text_bytes", str(MAX_TEXT_BYTES)))
 
     @property
     def is_logical_time(self) -> bool:

@@ -32,7 +32,9 @@ class LinkRows:
             raise DataError(f"{one.name} comes over a link, which carries times: declare it TIMESTAMP BY")
         if schema.field(0).type != to_arrow(time):
             raise DataError(f"{one.name}: times are {schema.field(0).type} on the link, and {time} here")
-        self._layout = layout_of(one.connector, one.name, one.schema, one.timestamp, one.is_relation)
+        self._layout = layout_of(
+            one.connector, one.name, one.schema, one.timestamp, one.is_relation, one.max_text_bytes
+        )
         own = [name.lower() for name in schema.names]
         own[: len(INSTANT_AND_DIFF)] = [""] * len(INSTANT_AND_DIFF)
         columns = []

@@ -110,7 +110,10 @@ class AppWork:
     def _load_tables(self) -> None:
         for one in self.plan.app.inputs:
             if one.is_static:
-                source = open_source(one.connector, self._base, one.name, one.schema, is_relation=True)
+                most = one.max_text_bytes
+                source = open_source(
+                    one.connector, self._base, one.name, one.schema, is_relation=True, max_text_bytes=most
+                )
                 reader = Reader(one.name, source, None, self.pipeline.dictionary)
                 while (piece := reader.read(None)) is not None:
                     self.pipeline.add(one.name, piece.rows)

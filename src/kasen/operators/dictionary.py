@@ -28,6 +28,7 @@ from kasen.errors import InternalError
 from kasen.operators.base import State
 from kasen.operators.batch import I64
 from kasen.operators.text_order import TextOrder
+from kasen.types import MAX_TEXT_BYTES
 
 #: What stands in the place of a text that was forgotten. Nobody should ever see it.
 FORGOTTEN = "\x00forgotten"
@@ -45,7 +46,9 @@ class Dictionary:
     #: For tests: whoever asks is told to look now, whatever came.
     is_always_due: ClassVar[bool] = False
 
-    def __init__(self) -> None:
+    def __init__(self, max_text_bytes: int = MAX_TEXT_BYTES) -> None:
+        #: No expression makes a longer text.
+        self.max_text_bytes = max_text_bytes
         self._codes: dict[str, int] = {}
         self._texts: list[str] = []
         #: The codes that have a text, in the order in which they were dealt since `forget`, others first.

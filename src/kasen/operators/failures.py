@@ -18,6 +18,7 @@ from kasen.operators.vector import Mask, Nulls, either
 
 _ALL_ENTER = np.ones(1, np.int64)
 _MOST_NOTES = 10
+_MOST_SHOWN = 1000
 
 
 class Failures:
@@ -40,7 +41,7 @@ class Failures:
         """Counts a failure of user code: one for each answer that it makes NULL."""
         self.count += 1
         if len(self.notes) < _MOST_NOTES:
-            self.notes[message] = None
+            self.notes[message if len(message) <= _MOST_SHOWN else message[:_MOST_SHOWN] + "..."] = None
 
     def null(self, failed: Mask, nulls: Nulls) -> Nulls:
         """Counts the rows that failed, and makes them NULL beside those that already are."""

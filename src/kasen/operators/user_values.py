@@ -74,7 +74,9 @@ def writer(type_: Type, dictionary: Dictionary) -> Writer:
     def text(value: object) -> int:
         if not isinstance(value, str):
             raise _wrong(value, type_)
-        value.encode()  # a lone surrogate is no text
+        size = len(value.encode())  # a lone surrogate is no text
+        if size > dictionary.max_text_bytes:
+            raise ValueError(f"{size} bytes; a text has at most {dictionary.max_text_bytes}")
         return dictionary.code(value)
 
     def timestamp(value: object) -> int:

@@ -11,9 +11,9 @@ from kasen.operators.scalar import arithmetic, comparison, logic, text, time
 from kasen.operators.vector import Operation, Vector
 
 #: Operations that may have no result. (So may casts.)
-FALLIBLE = frozenset(
-    {"+", "-", "*", "/", "%", "neg", "abs", "ts_add", "ts_diff", "sqrt", "round", "date_trunc"}
-)
+FALLIBLE = text.LENGTHENING | {
+    *("+", "-", "*", "/", "%", "neg", "abs", "ts_add", "ts_diff", "sqrt", "round", "date_trunc")
+}
 
 
 def operation(

@@ -36,7 +36,9 @@ class Inlet:
         self._dictionary = dictionary
         # A static table's rows have no time at all.
         self._now: Callable[[], int] = _never if one.is_relation else now
-        self._layout = layout_of(one.connector, one.name, one.schema, one.timestamp, one.is_relation)
+        self._layout = layout_of(
+            one.connector, one.name, one.schema, one.timestamp, one.is_relation, one.max_text_bytes
+        )
         self._reader = RowReader(self._layout, dictionary)
         self._count = 0
 

@@ -80,7 +80,7 @@ class Pipeline:
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        self.dictionary = Dictionary()
+        self.dictionary = Dictionary(plan.app.max_text_bytes)
         self.failures = Failures()
         app = plan.app
         max_ticks = int(app.setting("max_ticks", "1000000"))

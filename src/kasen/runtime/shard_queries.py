@@ -103,7 +103,7 @@ class ShardQueries:
         self._shard = shard
         self._shards = shards
         app = cut.plan.app
-        self.dictionary = Dictionary()
+        self.dictionary = Dictionary(app.max_text_bytes)
         self.failures = Failures()
         max_ticks = int(app.setting("max_ticks", "1000000"))
         fragment = cut.fragments[level - 1] if level <= len(cut.fragments) else None

@@ -33,8 +33,8 @@ from kasen.spark.faults import said
 from kasen.spark.file_names import code, code_of
 from kasen.spark.input_files import InputFiles, input_files, need_header
 from kasen.spark.names import BAD, BLOCK, DIFF, FILE, FILES_PER_EPOCH, NO_TIME, PLACE, RAW
-from kasen.spark.sources import cell_of, follows, open_foreign
-from kasen.types import Kind, Type
+from kasen.spark.sources import cell_of, follows, long_cell, open_foreign
+from kasen.types import Field, Kind, Type
 
 __all__ = [
     "BAD",
@@ -199,6 +199,7 @@ def _csv(spark: SparkSession, one: Input, files: InputFiles, how: Reading) -> Da
     for field, text, cell in zip(one.schema, texts, cells, strict=True):
         is_bad = F.col(text).isNotNull() & cell.isNull()
         reason = reason.when(is_bad, f"bad value: column {field.name} does not hold a {field.type}")
+        reason = _when_long(reason, one, field, cell)
     diff = None
     if found.diff is not None:
         diff = F.trim(F.col(names[found.diff])).try_cast("bigint")
@@ -221,7 +222,14 @@ def _multiline(one: Input) -> str:
 
 
 def _layout(one: Input) -> Layout:
-    return layout_of(one.connector, one.name, one.schema, one.timestamp, one.is_relation)
+    return layout_of(one.connector, one.name, one.schema, one.timestamp, one.is_relation, one.max_text_bytes)
+
+
+def _when_long(reason: Column, one: Input, field: Field, cell: Column) -> Column:
+    """A text that is too long makes a bad row; `reason` goes on with that."""
+    if field.type.kind is not Kind.VARCHAR:
+        return reason
+    return reason.when(F.octet_length(cell) > one.max_text_bytes, long_cell(one, field))
 
 
 def _is_no_diff(diff: Column) -> Column:
@@ -256,6 +264,8 @@ def _json(spark: SparkSession, one: Input, files: InputFiles, how: Reading) -> D
     if one.timestamp is not None:
         reason = reason.when(cells[one.timestamp].isNull(), NO_TIME)
     reason = reason.when(is_bad, "bad value: a cell is no value of its column's type")
+    for field, cell in zip(one.schema, cells, strict=True):
+        reason = _when_long(reason, one, field, cell)
     count: Column = F.lit(1)
     if named is not None:
         # A name that is not there is an insertion, and so is what says so.
@@ -275,7 +285,7 @@ def _json(spark: SparkSession, one: Input, files: InputFiles, how: Reading) -> D
 def first_names(head: bytes) -> dict[str, str]:
     """The names in the first row of a JSON file as they are written, by their lower case."""
     for line in head.splitlines():
-        with suppress(ValueError):
+        with suppress(ValueError, RecursionError):
             row = json.loads(line)
             if isinstance(row, dict):
                 return {name.lower(): name for name in row}
@@ -305,6 +315,9 @@ def _parquet(spark: SparkSession, one: Input, files: InputFiles, how: Reading) -
             is_bad = F.col(quoted(read.name)).isNotNull() & cell.isNull()
             text = F.lit(f"bad value: column {field.name} does not hold a {field.type}")
             reason = F.coalesce(reason, F.when(is_bad, text))
+        if field.type.kind is Kind.VARCHAR:
+            is_long = F.octet_length(cell) > one.max_text_bytes
+            reason = F.coalesce(reason, F.when(is_long, long_cell(one, field)))
     count: Column = F.lit(1)
     if found.diff is not None:
         sign = there[names[found.diff]]
@@ -338,7 +351,12 @@ def is_read_as(read: T.DataType, declared: Type) -> bool:
 
 
 def has_declared_types(spark: SparkSession, one: Input, base: Path) -> bool:
-    """Whether a stream's Parquet files can be read without a cast."""
+    """Whether a stream's Parquet files can be read without a cast, and no cell can be a bad one.
+
+    A text may be too long, so rows with texts tell what is wrong with them.
+    """
+    if any(field.type.kind is Kind.VARCHAR for field in one.schema):
+        return False
     files = files_of(one, base)
     found = file_schema(spark, one, files.address(files.need(one.name)[0]))
     there = {field.name: field.dataType for field in found}

@@ -21,7 +21,7 @@ from kasen.plan.native.sql_text import quoted, spark_name
 from kasen.plan.physical import Input
 from kasen.spark.file_names import code_of
 from kasen.spark.names import BAD, DIFF, FILE, NO_TIME, RAW
-from kasen.types import Field
+from kasen.types import Field, Kind
 
 Frame = DataFrame
 #: Options that are Kasen's; all others are handed to the format.
@@ -88,6 +88,9 @@ def adopt(one: Input, frame: DataFrame) -> DataFrame:
         reason = F.coalesce(
             reason, F.when(is_bad, f"bad value: column {field.name} does not hold a {field.type}")
         )
+        if field.type.kind is Kind.VARCHAR:
+            is_long = F.octet_length(F.expr(cells[field.name])) > one.max_text_bytes
+            reason = F.coalesce(reason, F.when(is_long, long_cell(one, field)))
     diff = there.get(one.connector.option("diff", "diff").lower()) if one.is_relation else None
     sign = F.coalesce(F.col(quoted(diff)).cast("bigint"), F.lit(1)) if diff is not None else F.lit(1)
     try:
@@ -100,6 +103,10 @@ def adopt(one: Input, frame: DataFrame) -> DataFrame:
         )
     except AnalysisException as fault:
         raise DataError(f"{one.name}: {_said(fault)}") from None
+
+
+def long_cell(one: Input, field: Field) -> str:
+    return f"bad value: column {field.name} is longer than {one.max_text_bytes} bytes"
 
 
 def cell_of(name: str, kind: str, field: Field) -> str:

@@ -69,9 +69,13 @@ class Memo:
 
 
 def row_by_row(
-    function: Callable[..., Result], args: Sequence[Type], result: Type, dictionary: Dictionary
+    function: Callable[..., Result],
+    args: Sequence[Type],
+    result: Type,
+    dictionary: Dictionary,
+    failures: Failures,
 ) -> Operation:
-    """A function of several columns. It must not fail."""
+    """A function of several columns. May fail."""
 
     def operation(*vectors: Vector) -> Vector:
         rows = next((len(values) for values, _ in vectors if len(values) != 1), 1)
@@ -87,6 +91,9 @@ def row_by_row(
         else:
             skip = expand((nulls, None), rows)[0].tolist()
             found = [None if null else function(*row) for null, *row in zip(skip, *columns, strict=True)]
+        if None in found:
+            failed = np.array([one is None for one in found], BOOL)
+            nulls = failures.null(failed, nulls)
         return as_values(encode(found, result, dictionary), result), nulls
 
     return operation

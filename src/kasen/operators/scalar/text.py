@@ -11,7 +11,7 @@ from kasen.operators.failures import Failures
 from kasen.operators.scalar.like import like
 from kasen.operators.scalar.memo import Memo, Result, row_by_row
 from kasen.operators.vector import BOOL, Operation, Vector, dtype_of
-from kasen.types import Kind, Type
+from kasen.types import Kind, Type, byte_length
 
 
 def upper(text: str) -> str:
@@ -67,6 +67,35 @@ FUNCTIONS: dict[str, Callable[..., Result]] = {
 }
 
 
+#: Functions whose result may have more bytes than their arguments. They fail if it has too many.
+LENGTHENING = frozenset({"concat", "replace", "upper", "lower"})
+
+
+def _bounded(op: str, most: int) -> Callable[..., Result]:
+    """The function, which fails instead of making a text of more than `most` bytes."""
+    function = FUNCTIONS[op]
+    if op not in LENGTHENING:
+        return function
+
+    def bounded(*texts: str) -> Result:
+        return function(*texts) if _size(op, texts) <= most else None
+
+    return bounded
+
+
+def _size(op: str, texts: Sequence[str]) -> int:
+    """The bytes of the result, without making it: a few long texts may make one that fills the memory."""
+    match op:
+        case "concat":
+            return sum(map(byte_length, texts))
+        case "replace":
+            text, old, new = texts
+            more = byte_length(new) - byte_length(old)
+            return byte_length(text) + (text.count(old) * more if old else 0)
+    (text,) = texts
+    return len(text) if text.isascii() else byte_length(str(FUNCTIONS[op](text)))
+
+
 def text_function(
     op: str,
     result: Type,
@@ -76,13 +105,13 @@ def text_function(
     failures: Failures,
 ) -> Operation:
     """The operation `op`; `constants` has those arguments that are the same for every row."""
-    function = FUNCTIONS[op]
+    function = _bounded(op, dictionary.max_text_bytes)
     if any(constant is not None and constant[1] is not None for constant in constants):
         null = np.zeros(1, dtype_of(result)), np.ones(1, BOOL)
         return lambda *_: null
     varying = [index for index, constant in enumerate(constants) if constant is None]
     if len(varying) != 1 or args[varying[0]].kind is not Kind.VARCHAR:
-        return row_by_row(function, args, result, dictionary)
+        return row_by_row(function, args, result, dictionary, failures)
     place = varying[0]
     fixed = [_value(constant, type_, dictionary) for constant, type_ in zip(constants, args, strict=True)]
     before, after = fixed[:place], fixed[place + 1 :]

@@ -218,8 +218,10 @@ def _call(call: Call, args: list[str]) -> str:
             return f"CAST(instr({args[0]}, {args[1]}) AS BIGINT)"
         case "starts_with":
             return f"startswith({args[0]}, {args[1]})"
-        case "trim" | "ltrim" | "rtrim" | "concat" | "replace" | "contains":
+        case "trim" | "ltrim" | "rtrim" | "contains":
             return f"{call.op}({', '.join(args)})"
+        case "concat" | "replace":
+            raise NotNative(f"{call.op.upper()}: Spark has no limit to the length of a text")
     raise NotNative(f"{call.op} has no Spark form that is exactly equal")
 
 
