@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
+from weakref import WeakValueDictionary
 
 import pyarrow as pa
 
@@ -38,6 +39,7 @@ from kasen.operators.batch import Batch
 from kasen.operators.dictionary import Dictionary
 from kasen.plan.explain import explain
 from kasen.plan.physical import plan_app
+from kasen.runtime.arrival import ArrivalClock
 from kasen.runtime.inlet import Inlet
 from kasen.runtime.kept import Keeper, Kept
 from kasen.runtime.local import LocalRun, Options
@@ -165,6 +167,11 @@ class Query:
         return self._waiting
 
     @property
+    def _is_needed(self) -> bool:
+        """Whether something is unread, or the program has said what to do with changes."""
+        return self._waiting > 0 or not self._keeps
+
+    @property
     def _keeps(self) -> bool:
         """Whether changes are kept for a reader, or handed on at once."""
         return not self._callbacks and not self._discards
@@ -255,9 +262,13 @@ class Pipeline:
         self._is_told = False
         self._drained = False
         self._queries: dict[str, Query] = {}
+        #: Of queries that were dropped: those with unread changes, by name, and others that somebody holds.
+        self._unread: set[str] = set()
+        self._left: WeakValueDictionary[str, Query] = WeakValueDictionary()
         self._keeper = Keeper()
         self._inlets: dict[str, Inlet] = {}
         self._clock = clock
+        self._arrival = ArrivalClock()
         self._may_idle: list[Input] = []
         self._heard: dict[str, float] = {}
         self._epoch = 0
@@ -276,7 +287,7 @@ class Pipeline:
             if self._job is not None:
                 raise DataError("a pipeline that reads its sources itself is changed through `kasen ctl`")
             assert self._pushing is not None
-            self._pushing.execute(text, lambda change: self._enter_queries(_coming(change)))
+            self._pushing.execute(text, self._follow)
             return self
         # What came before may end without a semicolon, or with a comment.
         whole = f"{self._text}\n;\n{text}" if self._text else text
@@ -324,6 +335,22 @@ class Pipeline:
             known = self._queries.get(query.name.lower())
             if known is None or known._registered.schema != query.schema:
                 self._queries[query.name.lower()] = Query(query, self.app.time, self)
+
+    def _follow(self, change: QueryChange) -> None:
+        """Queries came and went. One that went stays as long as the program has a use for it."""
+        for action in change.actions:
+            if isinstance(action, Register):
+                name = action.query.name.lower()
+                left = self._left.pop(name, None)
+                if left is not None:
+                    self._queries.setdefault(name, left)
+                self._unread.discard(name)
+                self._enter_queries([action.query])
+            elif action.name.lower() in self._queries:
+                self._unread.add(action.name.lower())
+        for name in [name for name in self._unread if not self._queries[name]._is_needed]:
+            self._unread.discard(name)
+            self._left[name] = self._queries.pop(name)
 
     @property
     def app(self) -> App:
@@ -455,7 +482,7 @@ class Pipeline:
             raise DataError(
                 f"{one.name} is read from {one.connector.format}; register it FROM 'memory' to push it"
             )
-        found = Inlet(one, self._open().dictionary, self._now)
+        found = Inlet(one, self._open().dictionary, self._arrival)
         same = next((each for each in self._inlets.values() if each.name == found.name), found)
         self._inlets[stream] = same
         return same
@@ -464,9 +491,6 @@ class Pipeline:
     def _texts(self) -> Dictionary:
         assert self._running is not None, "answers come from a pipeline that runs"
         return self._running.dictionary
-
-    def _now(self) -> int:
-        return time.time_ns() // 1000
 
     def _time(self, ts: Time) -> int:
         """A time as the app counts it; zoned ones are taken in UTC, as rows' are."""
@@ -640,8 +664,4 @@ class Pipeline:
                 query._deliver(self._epoch, batch)
         self._keeper.begin()
         if answer.change is not None:
-            self._enter_queries(_coming(answer.change))
-
-
-def _coming(change: QueryChange) -> list[RegisteredQuery]:
-    return [action.query for action in change.actions if isinstance(action, Register)]
+            self._follow(answer.change)

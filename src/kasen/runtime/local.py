@@ -16,6 +16,7 @@ from typing import Any
 from kasen.connect.registry import open_source
 from kasen.errors import DataError
 from kasen.plan.physical import Input, Plan
+from kasen.runtime.arrival import ArrivalClock
 from kasen.runtime.checkpoint import Checkpoints, refuse_spark
 from kasen.runtime.control import Control
 from kasen.runtime.lock import RunLock
@@ -55,6 +56,7 @@ class LocalRun:
         self._options = options
         self._stopping = False
         self.pipeline = Pipeline(plan)
+        self._arrival = ArrivalClock()
         self._checkpoints = self._open_checkpoints()
         self._lock = RunLock(options.checkpoint) if options.checkpoint is not None else None
         try:
@@ -104,7 +106,7 @@ class LocalRun:
         )
         # A static table is not part of the state: it is read again from its start.
         place = None if one.is_static else notes.get("places", {}).get(one.name)
-        clock = None if one.is_relation or one.timestamp is not None else _now
+        clock = None if one.is_relation or one.timestamp is not None else self._arrival
         return Reader(one.name, source, one.timestamp, self.pipeline.dictionary, place, clock)
 
     def stop(self) -> None:
@@ -201,8 +203,3 @@ class LocalRun:
         notes = self.outputs.committed()
         notes["places"] = {name: reader.place for name, reader in self._readers.items()}
         self._checkpoints.save(self.pipeline.snapshot(), notes)
-
-
-def _now() -> int:
-    """Arrival time in µs; the one place where a run looks at the clock for its data."""
-    return time.time_ns() // 1000
