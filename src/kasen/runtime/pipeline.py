@@ -23,7 +23,7 @@ from kasen.operators.net import net
 from kasen.operators.streamify import units
 from kasen.operators.two_cores import share
 from kasen.operators.value_order import ValueOrder
-from kasen.plan.changes import Change, LiveCatalog, Register, RegisteredQuery
+from kasen.plan.changes import Change, Drop, LiveCatalog, Register, RegisteredQuery
 from kasen.plan.instantiate import Context
 from kasen.plan.kept_windows import Text
 from kasen.plan.lower import is_net
@@ -92,6 +92,7 @@ class Pipeline:
         self.live = LiveQueries(self._graph, context, self._table)
         self._adopt(plan)
         self.pending: list[Change] = list(app.changes)
+        self._declared = {_names_in(change) for change in app.changes}
         #: Whoever writes answers may refuse a change.
         self.on_check: Callable[[Change], None] = lambda _: None
         self._retained = RetainedStreams(app.inputs)
@@ -248,13 +249,33 @@ class Pipeline:
         return answer
 
     def _make(self, due: Change, answer: Answer) -> None:
-        """A change whose time has come; if it fails now, the run goes on without it."""
+        """A change whose time has come.
+
+        If it fails now and the app itself asks for it, the app is wrong. If somebody asked for it while the
+        run went on, the run goes on without it and without what was to come after it.
+        """
         try:
             self._change(due, self._planned(due))
         except (KasenError, RecursionError) as error:
+            if _names_in(due) in self._declared:
+                raise
             self.failures.note(f"the change of queries at {due.at} was not made: {error}")
+            self._bind_pending()
         else:
             answer.change = due
+
+    def _bind_pending(self) -> None:
+        """Keeps what waits as far as it still means something."""
+        waiting, self.pending = self.pending, []
+        catalog = self.catalog.copy()
+        for change in waiting:
+            try:
+                bound = catalog.bind_again([change])
+            except QueryError as error:
+                self.failures.note(f"the change of queries at {change.at} will not be made: {error}")
+            else:
+                catalog.apply(bound[0])
+                self.pending += bound
 
     def _due(self, goal: int) -> Change | None:
         """The next change of the queries, if it comes before a time."""
@@ -594,3 +615,9 @@ def _at(rows: Rows, instant: Bound) -> Batch:
     count = len(rows)
     ts, sub = np.full(count, instant.ts, np.int64), np.full(count, instant.sub, np.int64)
     return Batch(ts, sub, np.ones(count, np.int64), matrix(rows.data))
+
+
+def _names_in(change: Change) -> tuple[int | None, tuple[str, ...]]:
+    """What is changed, and when: the same after a restart."""
+    names = [each.name if isinstance(each, Drop) else each.query.name for each in change.actions]
+    return change.at, tuple(name.lower() for name in names)
