@@ -37,6 +37,14 @@ def test_nobody_listens(tmp_path: Path) -> None:
         list(ask(tmp_path / "control", {"verb": "ps"}))
 
 
+def test_a_file_that_is_not_utf_8_is_refused_with_its_line(tmp_path: Path) -> None:
+    (tmp_path / "new.cql").write_bytes("-- one\nREGISTER QUERY \xe9".encode("latin-1"))
+    done = ctl(tmp_path / "control", "register", str(tmp_path / "new.cql"))
+    assert done.returncode == 3
+    assert "new.cql:2 is not a text in UTF-8" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_a_run_is_looked_at_and_changed_while_it_reads(tmp_path: Path) -> None:
     rows = "a,ts\n" + "".join(f"{i % 7},{i}\n" for i in range(2_000_000))
     (tmp_path / "s.csv").write_text(rows)

@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 import typer
 
-from kasen.cql.text import read_file
 from kasen.errors import DataError
 
 app = typer.Typer(help="Look at a running pipeline and change its queries.", no_args_is_help=True)
@@ -76,7 +75,11 @@ def explain(query: Name, socket: Socket) -> None:
 def _read(file: Path) -> str:
     if not file.is_file():
         raise DataError(f"no file {str(file)!r}")
-    return read_file(file)
+    try:
+        return file.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise DataError(f"{file}:{line} is not a text in UTF-8: save it in that encoding") from None
 
 
 def _change(socket: Path, text: str) -> None:
