@@ -287,7 +287,8 @@ class Pipeline:
             if self._job is not None:
                 raise DataError("a pipeline that reads its sources itself is changed through `kasen ctl`")
             assert self._pushing is not None
-            self._pushing.execute(text, self._follow)
+            waiting = self._pushing.pipeline
+            self._pushing.execute(text, lambda each: self._follow(each, made=each not in waiting.pending))
             return self
         # What came before may end without a semicolon, or with a comment.
         whole = f"{self._text}\n;\n{text}" if self._text else text
@@ -336,8 +337,8 @@ class Pipeline:
             if known is None or known._registered.schema != query.schema:
                 self._queries[query.name.lower()] = Query(query, self.app.time, self)
 
-    def _follow(self, change: QueryChange) -> None:
-        """Queries came and went. One that went stays as long as the program has a use for it."""
+    def _follow(self, change: QueryChange, *, made: bool = True) -> None:
+        """Queries came and went, or will. One that went stays as long as the program has a use for it."""
         for action in change.actions:
             if isinstance(action, Register):
                 name = action.query.name.lower()
@@ -346,7 +347,7 @@ class Pipeline:
                     self._queries.setdefault(name, left)
                 self._unread.discard(name)
                 self._enter_queries([action.query])
-            elif action.name.lower() in self._queries:
+            elif made and action.name.lower() in self._queries:
                 self._unread.add(action.name.lower())
         for name in [name for name in self._unread if not self._queries[name]._is_needed]:
             self._unread.discard(name)
