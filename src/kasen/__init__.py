@@ -41,4 +41,6 @@ _MODULES = {
 def __getattr__(name: str) -> "Any":
     if name in _MODULES:
         return getattr(import_module(_MODULES[name]), name)
+    if name in ("aggregates", "errors"):
+        return import_module(f"kasen.{name}")
     raise AttributeError(f"module 'kasen' has no attribute {name!r}")
