@@ -34,7 +34,7 @@ def fits(arrow: pa.DataType, type_: Type) -> bool:
     """Whether values of an Arrow type may be values of a CQL type; for some values it may still fail."""
     if pat.is_dictionary(arrow):
         return fits(arrow.value_type, type_)
-    if pat.is_null(arrow) or _is_text(arrow):
+    if pat.is_null(arrow) or is_text(arrow):
         return True
     if pat.is_boolean(arrow):
         return type_.kind is Kind.BOOLEAN
@@ -74,10 +74,14 @@ def read_array(draft: Draft, index: int, array: pa.Array) -> None:
     """Reads one column; values that are not surely of its type make their rows unsure."""
     type_ = draft.layout.schema[index].type
     if pat.is_dictionary(array.type):
+        if type_.kind is Kind.VARCHAR and is_text(array.type.value_type):
+            _check_texts(draft, index, array.dictionary)
+            draft.set_texts(index, array)
+            return
         array = array.dictionary_decode()
     if pat.is_null(array.type):
         array = array.cast(pa.string())
-    if _is_text(array.type):
+    if is_text(array.type):
         _read_texts(draft, index, array.cast(pa.string()))
         return
     if array.type in _AS_THEY_LIE.get(type_.kind, ()) and not array.null_count:
@@ -103,16 +107,20 @@ def _plain(scalar: pa.Scalar) -> object:
         return scalar.cast(pa.string()).as_py()
 
 
-def _is_text(arrow: pa.DataType) -> bool:
+def is_text(arrow: pa.DataType) -> bool:
     return bool(pat.is_string(arrow) or pat.is_large_string(arrow) or pat.is_string_view(arrow))
 
 
-def _read_texts(draft: Draft, index: int, array: pa.StringArray) -> None:
+def _check_texts(draft: Draft, index: int, array: pa.Array) -> None:
     try:
         array.validate(full=True)
     except pa.ArrowInvalid:
         name = draft.layout.schema[index].name
         raise DataError(f"{draft.layout.name}: column {name!r} has text that is not UTF-8") from None
+
+
+def _read_texts(draft: Draft, index: int, array: pa.StringArray) -> None:
+    _check_texts(draft, index, array)
     if draft.layout.schema[index].type.kind is Kind.VARCHAR:
         draft.set_texts(index, array)
         return

@@ -50,16 +50,21 @@ class Draft:
             if index == self.layout.timestamp:
                 self.unsure |= nulls
 
-    def set_texts(self, index: int, texts: pa.StringArray) -> None:
+    def set_texts(self, index: int, texts: pa.StringArray | pa.DictionaryArray) -> None:
         """A whole VARCHAR column, NULLs too."""
-        encoded = texts.dictionary_encode()
+        encoded = texts if isinstance(texts, pa.DictionaryArray) else texts.dictionary_encode()
+        if isinstance(texts, pa.DictionaryArray):
+            if encoded.dictionary.null_count:
+                encoded = encoded.dictionary_decode().cast(pa.string()).dictionary_encode()
+            indices, different = encoded.indices.cast(pa.int32()), encoded.dictionary.cast(pa.string())
+            encoded = pa.DictionaryArray.from_arrays(indices, different)
         self.texts[index] = encoded.dictionary
         indices = encoded.indices
         self._doubt_long_texts(encoded)
         if indices.null_count:
             self.set_nulls(index, indices.is_null().to_numpy(zero_copy_only=False))
             indices = indices.fill_null(0)
-        self.data[index] = np.frombuffer(indices.buffers()[1], np.int32)[: len(indices)].astype(np.int64)
+        self.data[index] = indices.to_numpy().astype(np.int64)
 
     def _doubt_long_texts(self, encoded: pa.DictionaryArray) -> None:
         most = self.layout.max_text_bytes

@@ -9,6 +9,8 @@ from typing import Protocol
 from kasen.connect.chunk import START, Chunk, Position
 from kasen.errors import DataError
 
+_COMPRESSED = (".gz", ".bz2", ".zst", ".zstd", ".xz", ".lz4", ".snappy", ".deflate")
+
 
 def is_address(path: str | Path) -> bool:
     """Whether a path is on a file system that its scheme names, and not on this machine's."""
@@ -27,7 +29,14 @@ def data_files(path: Path, format_: str) -> list[Path]:
     return [path] if path.is_file() else []
 
 
+def need_plain_text(name: str, format_: str, stream: str) -> None:
+    """Refuses compressed csv and JSON: a few bytes of them may stand for more than any machine can hold."""
+    if format_ in ("csv", "json") and name.lower().endswith(_COMPRESSED):
+        raise DataError(f"{stream}: {name} is compressed; Kasen reads csv and JSON as plain text: unpack it")
+
+
 def need_files(path: Path, format_: str, stream: str) -> list[Path]:
+    need_plain_text(path.name, format_, stream)
     files = data_files(path, format_)
     if files:
         return files

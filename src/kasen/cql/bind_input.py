@@ -10,7 +10,7 @@ from sqlglot import exp
 from kasen.cql import literals, nodes
 from kasen.cql.bound import Input, Tick
 from kasen.cql.text import Text
-from kasen.types import BIGINT, TIMESTAMP, Connector, Field, OnPressure, Pressure, Schema, Type
+from kasen.types import BIGINT, MAX_COLUMNS, TIMESTAMP, Connector, Field, OnPressure, Pressure, Schema, Type
 
 # Tells the type of an undeclared timestamp column by looking at the source; None if it cannot.
 Sniff = Callable[[Connector, str], Type | None]
@@ -111,6 +111,9 @@ def bind_input(node: nodes.RegisterInput, time: Type, text: Text) -> Input:
         name = column.this.name
         if any(each.name.lower() == name.lower() for each in fields):
             raise text.error(f"column {name!r} is declared twice", column, "take one of them out")
+        if len(fields) == MAX_COLUMNS:
+            fault = f"{node.this.name} has more than {MAX_COLUMNS} columns"
+            raise text.error(fault, column, "declare those that queries read: a file may have more")
         fields.append(Field(name, literals.cql_type(column.args["kind"], text)))
     timestamp, hidden = _timestamp(node, fields, time)
     is_relation = node.args["kind"] == "RELATION"

@@ -158,6 +158,8 @@ class RemoteFiles:
 
     def need(self, stream: str) -> list[str]:
         names = self.names()
+        for name in names:
+            local_files.need_plain_text(name, self._format, stream)
         if not names:
             raise DataError(f"{stream}: no *.{self._format} file in the folder {self._address}")
         _need_plain(stream, self.folder.split("://", 1)[1].split("/", 1)[-1], names)

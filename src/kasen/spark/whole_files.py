@@ -69,7 +69,7 @@ def row_counts(paths: list[str]) -> list[int] | None:
     """The rows of each file; None if one is not to be read, of which Spark shall say what it thinks."""
     try:
         return [pq.read_metadata(path).num_rows for path in paths]
-    except (pa.ArrowInvalid, OSError):
+    except (pa.ArrowException, OSError, ValueError):
         return None
 
 
