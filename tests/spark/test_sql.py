@@ -36,7 +36,7 @@ pytestmark = pytest.mark.spark
 
 TYPES = (BOOLEAN, INTEGER, BIGINT, DOUBLE, VARCHAR, TIMESTAMP, decimal(5, 2), decimal(18, 9), decimal(18, 0))
 #: What stays in the kernels, and therefore crosses to Python as plain columns.
-KERNEL_ONLY = {"upper", "lower"}
+KERNEL_ONLY = {"upper", "lower", "concat", "replace"}
 
 
 @pytest.fixture(scope="module")
