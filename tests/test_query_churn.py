@@ -10,6 +10,7 @@ import weakref
 import pytest
 
 import kasen
+from kasen import api
 
 STREAM = "REGISTER STREAM s (ts BIGINT, k BIGINT) TIMESTAMP BY ts FROM 'memory';"
 KEEP = "REGISTER QUERY other AS ISTREAM(SELECT k FROM s WHERE k < 0);"
@@ -20,7 +21,8 @@ def started() -> kasen.Pipeline:
     return kasen.Pipeline().execute(STREAM + KEEP).push("s", [{"ts": 0, "k": 0}])
 
 
-def test_a_query_that_was_dropped_and_read_is_forgotten() -> None:
+def test_a_query_that_was_dropped_and_read_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(api, "_MOST_DROPPED", 0)
     p = started().execute(Q)
     gone = weakref.ref(p.query("q"))
     p.push("s", [{"ts": 1, "k": 1}]).advance("s", 2).execute("DROP QUERY q")
@@ -32,7 +34,26 @@ def test_a_query_that_was_dropped_and_read_is_forgotten() -> None:
         p.query("q")
 
 
-def test_who_holds_a_query_that_was_dropped_reads_the_next_of_its_name() -> None:
+def test_queries_that_were_dropped_lately_can_be_asked_for_though_they_said_nothing() -> None:
+    p = started()
+    for number in range(150):
+        p.execute(f"REGISTER QUERY q{number} AS SELECT k FROM s [ROWS 1];").execute(f"DROP QUERY q{number}")
+    assert all(p.query(f"q{number}").changes() == [] for number in range(50, 150))
+    with pytest.raises(kasen.DataError, match="no query 'q49'"):
+        p.query("q49")
+
+
+def test_unread_changes_of_a_dropped_query_stay_however_many_are_dropped_later() -> None:
+    p = started().execute(Q).advance("s", 1).execute("DROP QUERY q")
+    for number in range(300):
+        p.execute(f"REGISTER QUERY q{number} AS SELECT k FROM s [ROWS 1];").execute(f"DROP QUERY q{number}")
+    assert p.query("q").changes() == [(0, 0, 0, 1, (0,))]
+
+
+def test_who_holds_a_query_that_was_dropped_reads_the_next_of_its_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(api, "_MOST_DROPPED", 0)
     p = started().execute(Q)
     held = p.query("q")
     p.advance("s", 1).execute("DROP QUERY q")

@@ -59,6 +59,9 @@ if TYPE_CHECKING:  # Spark is loaded when it is first used
 Time = int | str | datetime
 _Unread = tuple[Kept, Dictionary]
 
+#: So many queries that were dropped can still be asked for; beyond that, those with unread changes.
+_MOST_DROPPED = 100
+
 
 class Query:
     """A registered query's answers: changes as Arrow tables with columns ts, seq, tick, diff, and its own.
@@ -262,8 +265,9 @@ class Pipeline:
         self._is_told = False
         self._drained = False
         self._queries: dict[str, Query] = {}
-        #: Of queries that were dropped: those with unread changes, by name, and others that somebody holds.
-        self._unread: set[str] = set()
+        #: Queries that were dropped and can be asked for, the one to look at next first; and others, as long
+        #: as somebody holds them.
+        self._dropped: dict[str, None] = {}
         self._left: WeakValueDictionary[str, Query] = WeakValueDictionary()
         self._keeper = Keeper()
         self._inlets: dict[str, Inlet] = {}
@@ -338,20 +342,25 @@ class Pipeline:
                 self._queries[query.name.lower()] = Query(query, self.app.time, self)
 
     def _follow(self, change: QueryChange, *, made: bool = True) -> None:
-        """Queries came and went, or will. One that went stays as long as the program has a use for it."""
+        """Queries came and went, or will. One that went long ago stays while the program has a use for it."""
         for action in change.actions:
             if isinstance(action, Register):
                 name = action.query.name.lower()
                 left = self._left.pop(name, None)
                 if left is not None:
                     self._queries.setdefault(name, left)
-                self._unread.discard(name)
+                self._dropped.pop(name, None)
                 self._enter_queries([action.query])
             elif made and action.name.lower() in self._queries:
-                self._unread.add(action.name.lower())
-        for name in [name for name in self._unread if not self._queries[name]._is_needed]:
-            self._unread.discard(name)
-            self._left[name] = self._queries.pop(name)
+                self._dropped[action.name.lower()] = None
+        # Two for each that was dropped now: so those that stay hold nobody up, and the others get less.
+        for _ in range(min(2 * len(change.actions), len(self._dropped) - _MOST_DROPPED)):
+            name = next(iter(self._dropped))
+            del self._dropped[name]
+            if self._queries[name]._is_needed:
+                self._dropped[name] = None
+            else:
+                self._left[name] = self._queries.pop(name)
 
     @property
     def app(self) -> App:
