@@ -10,6 +10,7 @@ import pytest
 from kasen.cql import aggregates, bind_call, settings
 from kasen.cql.bind import bind_text
 from kasen.cql.cursor import MAX_NESTING
+from kasen.cql.extent import MAX_EXPRESSION, MAX_LEVELS, MAX_PARTS
 from kasen.cql.functions import EXTRACT_FIELDS, OPERATORS, SCALARS, TRUNC_UNITS
 from kasen.cql.statements import MAX_DEPTH
 from kasen.cql.words import RESERVED
@@ -66,9 +67,11 @@ def test_every_reserved_word_is_listed() -> None:
 
 
 def test_the_limits_are_those_of_the_source() -> None:
-    assert f"more than {MAX_NESTING} levels of parentheses, {MAX_DEPTH} operators" in section(
-        "Limits, and why"
-    )
+    text = section("Limits, and why")
+    assert f"| {MAX_NESTING} levels of nesting |" in text
+    assert f"| {MAX_DEPTH} operators" in text
+    assert f"| {MAX_EXPRESSION} levels of an expression, {MAX_LEVELS} of a plan |" in text
+    assert f"| {MAX_PARTS:,} parts of a query |" in text
 
 
 def test_every_link_inside_the_page_leads_somewhere() -> None:
