@@ -24,6 +24,8 @@ _ALWAYS = 2**63 - 1
 _NO_TIMES = np.empty(0, np.int64)
 # Rows that wait may keep so many times their own memory.
 _KEEP = 8
+#: So many pieces, of fewer rows than this, are joined.
+_MANY, _SMALL = 64, 4096
 
 
 @dataclass(slots=True)
@@ -132,7 +134,17 @@ class Feed:
         follows = not self._held or rows.ts.item(0) >= self._held[-1].ts.item(-1)
         self._ordered = self._ordered and bool(ascending) and follows
         self._held.append(rows)
+        if len(self._held) % _MANY == 0:
+            self._join_small()
         return refused
+
+    def _join_small(self) -> None:
+        """Many small pieces, as of a folder of small files, would each be looked at whenever one comes."""
+        first = len(self._held)
+        while first and len(self._held[first - 1]) < _SMALL:
+            first -= 1
+        if len(self._held) - first > 1:
+            self._held[first:] = [join(self._held[first:])]
 
     def _late(self, ts: I64, greatest: int) -> npt.NDArray[np.bool_]:
         so_far = np.maximum.accumulate(np.maximum(ts, greatest))
