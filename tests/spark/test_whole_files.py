@@ -26,13 +26,13 @@ from tests.engines import Collected
 pytestmark = pytest.mark.spark
 
 STREAM = (
-    "REGISTER STREAM s (ts TIMESTAMP, k INTEGER, v BIGINT, name VARCHAR) TIMESTAMP BY ts"
+    "REGISTER STREAM s (ts TIMESTAMP, k INTEGER, v BIGINT, place BIGINT) TIMESTAMP BY ts"
     " SLACK 2 SECOND FROM 'parquet' OPTIONS (path 's');"
 )
 QUERIES = (
     "REGISTER QUERY panes AS SELECT k, MAX(v) AS m, COUNT(*) AS n FROM s [RANGE 4 SECOND SLIDE 1 SECOND]"
     " GROUP BY k;"
-    "REGISTER QUERY kept AS ISTREAM(SELECT k, v / k AS part, name FROM s WHERE v % 3 = 1);"
+    "REGISTER QUERY kept AS ISTREAM(SELECT k, v / k AS part, place FROM s WHERE v % 3 = 1);"
 )
 #: Of unlike sizes: Spark reads the largest first.
 SIZES = (40, 300, 7, 120, 1, 90)
@@ -53,6 +53,7 @@ def write(folder: Path) -> None:
             "ts": pa.array(times.tolist(), pa.timestamp("us")),
             "k": pa.array(keys, pa.int32(), mask=keys == 3),
             "v": pa.array(random.integers(0, 1000, size)),
+            "place": pa.array(keys * 10),
             "name": pa.array([f"n{key}" for key in keys]),
         }
         file = folder / f"{number:02}.parquet"
@@ -61,8 +62,8 @@ def write(folder: Path) -> None:
         first += size
 
 
-def on_spark(base: Path, most: int | None = None) -> tuple[SparkRun, Collected]:
-    plan = plan_app(bind_text(STREAM + QUERIES, base))
+def on_spark(base: Path, most: int | None = None, app: str = STREAM + QUERIES) -> tuple[SparkRun, Collected]:
+    plan = plan_app(bind_text(app, base))
     collected = Collected(plan)
     run = SparkRun(plan, base, on_answer=collected.add, files_per_epoch=most)
     collected.run = run
@@ -115,6 +116,17 @@ def test_a_small_epoch_is_taken_as_it_came(tmp_path: Path, monkeypatch: pytest.M
     anew = spied(monkeypatch)
     on_spark(tmp_path)
     assert anew == [False]
+
+
+def test_an_epoch_with_texts_is_taken_as_it_came(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A text may be too long, and a row of a file that is scanned anew cannot say what is wrong with it."""
+    write(tmp_path / "s")
+    anew = spied(monkeypatch)
+    monkeypatch.setattr(whole_files, "_LEAST_BYTES", 0)
+    texts = (STREAM + QUERIES).replace("place BIGINT", "name VARCHAR").replace("place FROM", "name FROM")
+    _, found = on_spark(tmp_path, app=texts)
+    assert anew == []
+    assert found.rows["kept"]
 
 
 def test_only_whole_files_that_are_told_apart_are_scanned_anew() -> None:
