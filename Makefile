@@ -24,9 +24,9 @@ $(STAMP): pyproject.toml constraints.txt
 run: setup ## Run the demonstration
 	$(BIN)/kasen demo
 
-test: setup ## Run the tests (all but the soak tests)
+test: setup ## Run the tests on two cores (all but the soak tests)
 	@sh scripts/preflight.sh >/dev/null
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile
 
 check: setup ## Lint, formatting, types, and who may import whom
 	$(BIN)/ruff check $(CODE)
