@@ -29,7 +29,8 @@ def fuzz(seed: int, seconds: float, folder: Path) -> int:
 
 
 def test_mutated_apps_and_changes_end_in_answers_or_errors(tmp_path: Path) -> None:
-    assert fuzz(_SEED, 8.0, tmp_path) > 10
+    """A number of texts, not of seconds: a quick machine must not try others than a slow one."""
+    assert fuzz(_SEED, 0.0, tmp_path) >= queries.LEAST
 
 
 @pytest.mark.soak
