@@ -101,10 +101,6 @@ class OutQueue:
             batch = taken[0] if len(taken) == 1 else pa.concat_batches(taken)
         return Piece(batch, start, upto, self.ended and upto == self.upto)
 
-    def segments(self) -> list[tuple[int, pa.RecordBatch]]:
-        """Everything held, for a snapshot."""
-        return [(segment.upto, segment.batch) for segment in self._segments]
-
     def __len__(self) -> int:
         return self.rows_since(self.start)
 
