@@ -78,9 +78,9 @@ def test_a_record_is_created_once(place: str) -> None:
     assert not other.create("commits/0.json", b"second")
     assert other.record("commits/0.json") == b"first"
     assert [name for name in one.list("commits") if name.endswith(".json")] == ["commits/0.json"]
-    one.write("files/a", b"content")
-    other.remove("files/a")
-    other.remove("files/a")
+    written, _ = one.write("files/a", b"content")
+    other.remove(written)
+    other.remove(written)
     assert one.list("files") == []
 
 
