@@ -4,6 +4,8 @@ numba compiles a kernel anew when the kernel's own file has changed. It does not
 whose functions the kernel calls: these are inside the cached code, together with every constant, such as
 where a field lies in a slot. A kernel from the cache and one just compiled would then disagree about
 the arrays that they share.
+
+Kernels lie in many folders, all of them named `kernels`, so a module is known by its whole dotted name.
 """
 
 from __future__ import annotations
@@ -13,24 +15,35 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-_IMPORT = re.compile(r"^from kasen\.kernels(?:\.(\w+))? import ([\w, ]+|\([^)]*\))", re.MULTILINE)
+_IMPORT = re.compile(r"^from (kasen[\w.]*) import ([\w, ]+|\([^)]*\))", re.MULTILINE)
 
 
-def drop_stale(folder: Path) -> list[str]:
-    """Deletes the cached kernels older than a file that they depend on; returns their modules' names."""
-    cached = _times((folder / "__pycache__").glob("*.nbi"))
-    changed = {source.stem: time for source, time in _times(folder.glob("*.py")).items()}
+def drop_stale(root: Path, package: str) -> list[str]:
+    """Deletes cached kernels below the folder of `package` that are older than a file they depend on.
+
+    Returns the names of their modules.
+    """
+    folders = [folder for folder in root.glob("**/kernels") if folder.is_dir()]
+    sources = {_module(source, root, package): source for folder in folders for source in folder.glob("*.py")}
+    written = _times(sources.values())
+    changed = {name: written[source] for name, source in sources.items() if source in written}
+    cached = _times(index for folder in folders for index in (folder / "__pycache__").glob("*.nbi"))
     if not cached or max(changed.values()) < min(cached.values()):
         return []
-    imports = {source.stem: _imported(source.read_text(), changed) for source in folder.glob("*.py")}
+    imports = {name: _imported(sources[name].read_text(), changed) for name in changed}
     dropped = set()
     for index, time in cached.items():
-        module = index.name.partition(".")[0]
+        source = index.parent.parent / f"{index.name.partition('.')[0]}.py"
+        module = _module(source, root, package)
         depends = _reachable(module, imports)
         if depends and max(changed[other] for other in depends) > time:
             index.unlink(missing_ok=True)
             dropped.add(module)
     return sorted(dropped)
+
+
+def _module(source: Path, root: Path, package: str) -> str:
+    return ".".join((package, *source.relative_to(root).with_suffix("").parts))
 
 
 def _times(files: Iterable[Path]) -> dict[Path, float]:
@@ -43,8 +56,11 @@ def _times(files: Iterable[Path]) -> dict[Path, float]:
 
 
 def _imported(text: str, modules: dict[str, float]) -> set[str]:
-    names = (name for found in _IMPORT.findall(text) for name in (found[0], *re.findall(r"\w+", found[1])))
-    return {name for name in names if name in modules}
+    """The kernel modules that a text imports, or imports something of."""
+    found = set()
+    for module, names in _IMPORT.findall(text):
+        found |= {module, *(f"{module}.{name}" for name in re.findall(r"\w+", names))}
+    return found & modules.keys()
 
 
 def _reachable(module: str, imports: dict[str, set[str]]) -> set[str]:
