@@ -24,13 +24,16 @@ SOURCES = {
     ("edited", "dropped"),
     [
         (None, []),
-        ("kernels/hashing", ["join.kernels.join", "join.kernels.rows", "kernels.hashing", "pair.inner.kernels.join"]),
+        (
+            "kernels/hashing",
+            ["join.kernels.join", "join.kernels.rows", "kernels.hashing", "pair.inner.kernels.join"],
+        ),
         ("join/kernels/rows", ["join.kernels.join", "join.kernels.rows", "pair.inner.kernels.join"]),
         ("join/kernels/join", ["join.kernels.join", "pair.inner.kernels.join"]),
         ("pair/inner/kernels/join", ["pair.inner.kernels.join"]),
         ("kernels/alone", ["kernels.alone", "kernels.other"]),
     ],
-)  # fmt: skip
+)
 def test_a_change_reaches_all_that_depend_on_it(
     tmp_path: Path, edited: str | None, dropped: list[str]
 ) -> None:
