@@ -12,8 +12,9 @@ from kasen.types import BIGINT, Schema, Type
 from tests.oracle import OutputRow
 from tests.oracle.csv_text import records
 from tests.oracle.values import parse, text
+from tests.paths import TESTS
 
-CASES = Path(__file__).parent / "cases"
+CASES = TESTS / "cases"
 INSTANT_AND_DIFF = ("ts", "seq", "tick", "diff")
 
 _SECTION = re.compile(r"/\*# (.*?)\n(.*?)\*/", re.DOTALL)

@@ -14,8 +14,8 @@ from kasen.errors import QueryError
 from tests.cases_format import shown
 from tests.engines import local
 from tests.oracle import run_app
+from tests.paths import EXAMPLES
 
-EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 NAMES = ("dos", "auction", "trading", "sensors")
 
 

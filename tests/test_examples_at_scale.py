@@ -19,7 +19,8 @@ import pyarrow as pa
 import pytest
 from numba import njit
 
-EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
+from tests.paths import EXAMPLES
+
 I64 = npt.NDArray[np.int64]
 Rows = list[tuple[object, ...]]
 

@@ -16,6 +16,7 @@ from kasen.plan.fragments import cut
 from kasen.plan.loop_sharding import LoopSharding, loop_sharding
 from kasen.plan.physical import plan_app
 from tests.cases_format import Case, all_cases
+from tests.paths import EXAMPLES
 from tests.random_keyed_loops import keyed_loops
 from tests.test_cases import bind
 from tests.test_random import check
@@ -99,7 +100,7 @@ def test_a_column_that_only_sometimes_equals_the_key_does_not_tell_the_shard() -
 
 
 def test_the_desk_stays_on_one_shard_because_its_cash_is_one(tmp_path: Path) -> None:
-    desk = Path(__file__).resolve().parents[1] / "examples" / "trading" / "desk.cql"
+    desk = EXAMPLES / "trading" / "desk.cql"
     text = explain_fragments(cut(load(desk)))
     assert "one shard (it is part of a loop: " in text
 

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-ORACLE = sorted((Path(__file__).parent / "oracle").glob("*.py"))
+from tests.paths import TESTS
+
+ORACLE = sorted((TESTS / "oracle").glob("*.py"))
 SHARED = ("kasen.cql", "kasen.types", "kasen.errors")
 
 

@@ -12,9 +12,10 @@ import pytest
 
 from tests.cases_format import Case, parse_case
 from tests.oracle import run_app
+from tests.paths import DOCS
 from tests.test_cases import check
 
-DOC = Path(__file__).parent.parent / "docs" / "semantics.md"
+DOC = DOCS / "semantics.md"
 
 _BLOCK = re.compile(r"^```sql case\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _CODE = re.compile(r"^```.*?^```$|`[^`\n]+`", re.DOTALL | re.MULTILINE)

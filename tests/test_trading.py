@@ -19,8 +19,9 @@ from kasen.runtime.local import LocalRun, Options
 from tests.cases_format import shown
 from tests.engines import local
 from tests.oracle import run_app
+from tests.paths import EXAMPLES
 
-TRADING = Path(__file__).resolve().parents[1] / "examples" / "trading"
+TRADING = EXAMPLES / "trading"
 
 
 def script(name: str) -> ModuleType:

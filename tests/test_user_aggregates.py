@@ -19,6 +19,7 @@ from kasen.operators.user_states import apart, from_json, to_json
 from tests.cases_format import shown
 from tests.engines import ENGINES
 from tests.oracle import run_app, sniffer
+from tests.paths import DOCS
 from tests.user_aggregates import ALL, SPREAD, WEIGHTED
 
 STREAM = (
@@ -270,7 +271,7 @@ def test_a_python_file_gives_its_aggregates(tmp_path: Path) -> None:
 
 
 def test_the_example_of_the_manual_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    manual = (Path(__file__).parents[1] / "docs" / "language.md").read_text(encoding="utf-8")
+    manual = (DOCS / "language.md").read_text(encoding="utf-8")
     (tmp_path / "stats.py").write_text(manual.split("```python\n")[1].split("```")[0])
     (tmp_path / "s.csv").write_text("ts,k,a,d,x\n1,x,,2,\n2,x,,8,\n3,x,,0,\n")
     app = tmp_path / "app.cql"

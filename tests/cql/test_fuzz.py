@@ -6,13 +6,13 @@ import random
 import re
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 from kasen.cql.bind import AppBinder, bind_text
 from kasen.cql.statements import Text, parse, render
 from kasen.errors import QueryError
 from tests.cql.corpus import INPUTS, OTHERS, PAPERS, PRELUDE, QUERIES
 from tests.cql.grow import Grower
+from tests.paths import ROOT
 
 SEED = 20_261_115
 TEXTS = 100_000
@@ -296,7 +296,7 @@ def test_nothing_but_query_errors_comes_out() -> None:
 
 
 def test_every_file_of_the_project_cut_short_is_refused_or_right() -> None:
-    root = Path(__file__).parents[2]
+    root = ROOT
     rng = random.Random(SEED)
     files = sorted([*root.glob("examples/*/*.cql"), *root.glob("tests/cases/**/*.cql")])
     assert len(files) > 50

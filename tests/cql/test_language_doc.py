@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 
@@ -14,8 +13,9 @@ from kasen.cql.extent import MAX_EXPRESSION, MAX_LEVELS, MAX_PARTS
 from kasen.cql.functions import EXTRACT_FIELDS, OPERATORS, SCALARS, TRUNC_UNITS
 from kasen.cql.statements import MAX_DEPTH
 from kasen.cql.words import RESERVED
+from tests.paths import DOCS
 
-TEXT = (Path(__file__).parents[2] / "docs" / "language.md").read_text(encoding="utf-8")
+TEXT = (DOCS / "language.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```sql\n(.*?)```", TEXT, re.DOTALL)
 
 

@@ -10,8 +10,9 @@ from kasen.cql.bind import bind_file, bind_text
 from kasen.cql.bound import App
 from kasen.errors import QueryError
 from tests.oracle import run_app
+from tests.paths import TESTS
 
-FOLDER = Path(__file__).parents[1] / "stanford"
+FOLDER = TESTS / "stanford"
 DAY = "2026-01-01 "
 
 AUCTION = {

@@ -12,8 +12,9 @@ import pytest
 
 from kasen.errors import DataError
 from kasen.ha.cluster import members_of, read_cluster
+from tests.paths import EXAMPLES
 
-SENSORS = Path(__file__).parents[2] / "examples" / "sensors"
+SENSORS = EXAMPLES / "sensors"
 
 
 def kasen(*words: str) -> str:

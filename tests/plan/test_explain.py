@@ -11,8 +11,9 @@ import pytest
 
 from kasen.cql.bind import bind_file
 from kasen.plan.explain import explain
+from tests.paths import TESTS
 
-PLANS = Path(__file__).parent.parent / "plans"
+PLANS = TESTS / "plans"
 APPS = sorted(PLANS.glob("*.cql"))
 
 

@@ -27,11 +27,12 @@ from tests.cases_format import Case, all_cases
 from tests.oracle import run_app, sniffer
 from tests.oracle.bridges import connect
 from tests.oracle.values import Key, order_key
+from tests.paths import TESTS
 from tests.plan.meaning import Tables, arrivals, bag, load
 from tests.plan.random_apps import Apps, random_tables
 from tests.plan.wellformed import check
 
-PLANS = Path(__file__).parent.parent / "plans"
+PLANS = TESTS / "plans"
 GOLDEN = sorted(PLANS.glob("*.cql"))
 #: These leave nothing to do for a second go. join_keys may find more where it put a filter on a join below;
 #: prune_columns takes a source that it has narrowed for a derived stream.

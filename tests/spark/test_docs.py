@@ -11,11 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.paths import ROOT
 from tests.spark.standalone import Standalone
 
 pytestmark = pytest.mark.spark
-
-ROOT = Path(__file__).parents[2]
 
 
 def blocks(section: str) -> list[str]:
