@@ -55,12 +55,12 @@ class Site:
 
 
 def sites(names: tuple[str, ...]) -> Iterator[Site]:
-    for path in sorted(SOURCE.glob("*.py")):
+    for path in sorted(SOURCE.rglob("*.py")):
         if path.name in ELSEWHERE:
             continue
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and _called(node) in names and _says_something(node):
-                yield Site(path.name, node.lineno, node.end_lineno or node.lineno, ast.unparse(node)[:100])
+                yield Site(str(path), node.lineno, node.end_lineno or node.lineno, ast.unparse(node)[:100])
 
 
 def _called(node: ast.Call) -> str:
@@ -82,7 +82,6 @@ class Recorder:
 
     def __init__(self) -> None:
         self.lines: set[tuple[str, int]] = set()
-        self._names: dict[str, str] = {}
         self.raised: set[tuple[str, int]] = set()
 
     def run(self, case: Case) -> None:
@@ -92,21 +91,17 @@ class Recorder:
         except QueryError as error:
             traceback = error.__traceback__
             while traceback is not None:
-                path = Path(traceback.tb_frame.f_code.co_filename)
-                self.raised.add((path.name, traceback.tb_lineno))
+                self.raised.add((traceback.tb_frame.f_code.co_filename, traceback.tb_lineno))
                 traceback = traceback.tb_next
         finally:
             sys.settrace(None)
 
     def _trace(self, frame: FrameType, event: str, _: Any) -> Any:
         path = frame.f_code.co_filename
-        name = self._names.get(path)
-        if name is None:
-            name = self._names[path] = Path(path).name if "/kasen/cql/" in path else ""
-        if not name:
+        if not path.startswith(str(SOURCE)):
             return None
         if event == "line":
-            self.lines.add((name, frame.f_lineno))
+            self.lines.add((path, frame.f_lineno))
         return self._trace
 
 

@@ -5,22 +5,23 @@ Compiled code is kept beside the sources; what is there already is loaded in no 
 
 from __future__ import annotations
 
-import pkgutil
 import sys
 import time
 from importlib import import_module
+from pathlib import Path
 
-import kasen.kernels
+import kasen
 
 
 def main() -> None:
-    names = sorted(module.name for module in pkgutil.iter_modules(kasen.kernels.__path__))
-    names.remove("__main__")
+    root = Path(kasen.__file__).parent
+    sources = sorted(root.glob("**/kernels/[!_]*.py"))
+    names = [".".join(source.relative_to(root).with_suffix("").parts) for source in sources]
     started = time.monotonic()
     for number, name in enumerate(names, 1):
         sys.stderr.write(f"\rcompiling kernels: {number} of {len(names)} ({name})\033[K")
         sys.stderr.flush()
-        import_module(f"kasen.kernels.{name}")
+        import_module(f"kasen.{name}")
     sys.stderr.write(f"\rkernels are compiled ({time.monotonic() - started:.0f} s)\033[K\n")
 
 

@@ -8,12 +8,13 @@ from typing import Any, TypeVar
 
 from numba import njit
 
+import kasen
 from kasen.kernels.stale import drop_stale
 
 Function = TypeVar("Function", bound=Callable[..., object])
 
 # Before the first kernel that calls another is looked up in the cache.
-drop_stale(Path(__file__).parent.parent, "kasen")
+drop_stale(Path(kasen.__file__).parent, "kasen")
 
 # Arrays in signatures: a vector and a matrix of int64, C-contiguous.
 V, M = "int64[::1]", "int64[:, ::1]"
