@@ -18,7 +18,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@echo "Installing into $(VENV); the first time this takes some minutes, as Spark is large."
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@echo "Compiling the kernels; this takes some minutes, once."
-	@$(BIN)/python -m kasen.kernels
+	@$(BIN)/python -m kasen.engine.kernels
 	@touch $@
 
 run: setup ## Run the demonstration

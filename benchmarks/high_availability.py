@@ -14,8 +14,8 @@ import numpy as np
 from benchmarks._measure import Line, Table
 from examples.sensors.generate import generate, write
 from experiments.semi_active_standby import SELECTION, SOURCE, Measured, Point, measure
-from kasen.ha.codec import squeeze
-from kasen.ha.wire import Json
+from kasen.ha.link.codec import squeeze
+from kasen.ha.link.wire import Json
 from tests.ha.nodes import Nodes
 
 _RUNS = 3

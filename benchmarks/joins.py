@@ -27,13 +27,14 @@ import pyarrow as pa
 import kasen
 from benchmarks._measure import Line, Table, best, resident
 from experiments import nway_join
-from kasen.cql.bind import bind_text
-from kasen.operators import rings, two_cores
-from kasen.operators.batch import Batch, Bound
-from kasen.operators.mjoin import Seen
-from kasen.operators.pair_join import PairJoin
+from kasen.cql.bind.app import bind_text
+from kasen.engine import parallel as two_cores
+from kasen.engine.batch import Batch, Bound
+from kasen.engine.join.multiway import rings
+from kasen.engine.join.multiway.mjoin import Seen
+from kasen.engine.join.pair.pair_join import PairJoin
 from kasen.plan.physical import plan_app
-from kasen.runtime.feed import Rows
+from kasen.runtime.input.feed import Rows
 from kasen.runtime.memory import own_process
 from kasen.runtime.pipeline import Pipeline
 

@@ -23,10 +23,10 @@ import pyarrow as pa
 import kasen
 from benchmarks._measure import Line, Table, best, speed
 from benchmarks.live_spark import change_on_spark
-from kasen.kernels.selection import BETWEEN
-from kasen.operators.batch import Batch, ones, zeros
-from kasen.operators.dictionary import Dictionary
-from kasen.operators.selection import GREATEST, Condition, Predicate, Selection, Tree
+from kasen.engine.batch import Batch, ones, zeros
+from kasen.engine.select.kernels.network import BETWEEN
+from kasen.engine.select.network import GREATEST, Condition, Predicate, Selection, Tree
+from kasen.engine.text.dictionary import Dictionary
 from kasen.plan.changes import Change
 from kasen.runtime.memory import own_process
 from kasen.runtime.pipeline import Ready

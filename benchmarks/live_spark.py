@@ -13,9 +13,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from benchmarks._measure import Line, Table
-from kasen.cql.bind import bind_text
+from kasen.cql.bind.app import bind_text
 from kasen.plan.physical import plan_app
-from kasen.runtime.control import ask
+from kasen.runtime.control.socket import ask
 from kasen.runtime.pipeline import Answer
 from kasen.spark.pipeline import SparkRun
 from kasen.spark.place import Place

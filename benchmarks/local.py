@@ -25,9 +25,9 @@ import pyarrow.parquet as pq
 
 import kasen
 from benchmarks._measure import Line, Table, best, best_of_each, resident, speed
-from kasen.cql.bind import bind_text
+from kasen.cql.bind.app import bind_text
 from kasen.plan.physical import plan_app
-from kasen.runtime.feed import Rows
+from kasen.runtime.input.feed import Rows
 from kasen.runtime.memory import own_process
 from kasen.runtime.pipeline import Pipeline
 

@@ -23,7 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from benchmarks._measure import Line, Table, speed
-from kasen.cql.bind import bind_text
+from kasen.cql.bind.app import bind_text
 from kasen.plan.physical import plan_app
 from kasen.runtime.memory import own_process
 from kasen.spark.pipeline import SparkRun

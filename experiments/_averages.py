@@ -15,16 +15,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kasen.cql.bind import bind_text
-from kasen.operators.batch import I64, Batch, Bound, concat
-from kasen.operators.dictionary import Dictionary
-from kasen.operators.failures import Failures
-from kasen.plan.instantiate import Context, instantiate
+from kasen.cql.bind.app import bind_text
+from kasen.engine.batch import I64, Batch, Bound, concat
+from kasen.engine.failures import Failures
+from kasen.engine.text.dictionary import Dictionary
 from kasen.plan.logical import Scan
+from kasen.plan.lower.instantiate import Context, instantiate
 from kasen.plan.physical import Plan, instant_order, plan_app
-from kasen.runtime.graph import Graph
+from kasen.runtime.graph.graph import Graph
+from kasen.runtime.graph.loop import Loop
 from kasen.runtime.local import DEFAULT_BATCH
-from kasen.runtime.loop import Loop
 
 IDS = 4
 #: So many tuples are an epoch, as in the local engine.

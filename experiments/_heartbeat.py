@@ -15,9 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from kasen.kernels.compiled import M, V, compiled
-from kasen.kernels.loop import run_step
-from kasen.kernels.loop_table import (
+from kasen.engine.batch import I64, Batch
+from kasen.engine.kernels.compiled import M, V, compiled
+from kasen.engine.kernels.views import matrix, vector
+from kasen.engine.loop.kernels.machine import run_step
+from kasen.engine.loop.kernels.queue_steps import take_delayed
+from kasen.engine.loop.kernels.table import (
     CONTROL,
     DATA,
     DELAY,
@@ -39,11 +42,8 @@ from kasen.kernels.loop_table import (
     WORDS,
     N,
 )
-from kasen.kernels.loop_windows import take_delayed
-from kasen.kernels.views import matrix, vector
-from kasen.operators.batch import I64, Batch
-from kasen.operators.loop_parts import lend
-from kasen.runtime.loop import Loop
+from kasen.engine.loop.loop_parts import lend
+from kasen.runtime.graph.loop import Loop
 
 #: Fields of a port, an operator's queue: its first element, how many there are, and the instant before which
 #: everything is known; who writes it, who reads it, and its row in the table.

@@ -28,16 +28,16 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from kasen.cql.bind import bind_text
-from kasen.kernels import mjoin as mjoin_kernel
-from kasen.kernels import parallel_mjoin as parallel_kernel
-from kasen.kernels.flags import reaches
-from kasen.operators import mjoin, rings
-from kasen.operators.batch import Batch, Bound
-from kasen.operators.mjoin import MJoin, Seen
-from kasen.operators.parallel_mjoin import ParallelMJoin
+from kasen.cql.bind.app import bind_text
+from kasen.engine.batch import Batch, Bound
+from kasen.engine.join.multiway import mjoin, rings
+from kasen.engine.join.multiway.kernels import mjoin as mjoin_kernel
+from kasen.engine.join.multiway.kernels import parallel_mjoin as parallel_kernel
+from kasen.engine.join.multiway.mjoin import MJoin, Seen
+from kasen.engine.join.multiway.parallel_mjoin import ParallelMJoin
+from kasen.engine.kernels.flags import reaches
 from kasen.plan.physical import plan_app
-from kasen.runtime.feed import Rows
+from kasen.runtime.input.feed import Rows
 from kasen.runtime.pipeline import Pipeline
 
 matplotlib.use("Agg")

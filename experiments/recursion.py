@@ -24,11 +24,11 @@ import matplotlib.pyplot as plt
 
 from experiments._averages import Schedule, fed_back, plan_of, tuples
 from experiments._heartbeat import Heartbeats
-from kasen.operators.batch import Batch
-from kasen.operators.dictionary import Dictionary
-from kasen.operators.failures import Failures
-from kasen.plan.instantiate import Context
-from kasen.runtime.loop import _Input
+from kasen.engine.batch import Batch
+from kasen.engine.failures import Failures
+from kasen.engine.text.dictionary import Dictionary
+from kasen.plan.lower.instantiate import Context
+from kasen.runtime.graph.loop import _Input
 
 OUT = Path(__file__).parent / "out"
 SUBQUERIES = (1, 2, 4)

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from signal import SIGKILL
 
-from kasen.ha.wire import Json
+from kasen.ha.link.wire import Json
 from tests.ha.chains import OPERATORS, chain, expected, make_chain, written
 from tests.ha.nodes import Nodes
 from tests.spark import chaos

@@ -17,10 +17,10 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from kasen.operators import rings
-from kasen.operators.batch import Batch, Bound
-from kasen.operators.mjoin import Seen
-from kasen.operators.pair_join import PairJoin
+from kasen.engine.batch import Batch, Bound
+from kasen.engine.join.multiway import rings
+from kasen.engine.join.multiway.mjoin import Seen
+from kasen.engine.join.pair.pair_join import PairJoin
 from kasen.runtime.memory import own_process
 
 matplotlib.use("Agg")

@@ -20,13 +20,13 @@ from kasen.connect.chunk import DeadLetter as LetterOfChunk
 from kasen.connect.decode import decode
 from kasen.connect.encode import encode
 from kasen.cql.bound import App
+from kasen.engine.text.dictionary import FORGOTTEN, Dictionary
 from kasen.errors import QueryError
-from kasen.operators.dictionary import FORGOTTEN, Dictionary
 from kasen.plan.physical import Plan, plan_app
-from kasen.runtime.feed import Rows
+from kasen.runtime.input.feed import Rows
+from kasen.runtime.input.reader import Reader
 from kasen.runtime.local import LocalRun, Options
 from kasen.runtime.pipeline import Answer
-from kasen.runtime.reader import Reader
 from kasen.types import Kind, Schema, Type
 from tests.oracle import DeadLetter, OutputRow, Result, run_app
 from tests.sharded import ShardedPipeline
@@ -91,7 +91,7 @@ def networked(engine: Engine) -> Engine:
     """An engine in which even a single condition on a stream goes through the selection network."""
 
     def run(app: App, folder: Path) -> Result:
-        with patch("kasen.operators.selection.FEW", 0):
+        with patch("kasen.engine.select.network.FEW", 0):
             return engine(app, folder)
 
     return run
@@ -143,7 +143,7 @@ class ReaderOfTexts(Reader):
     """Looks up the texts of rows when it hands them out, not of a whole chunk."""
 
     def _open(self, dead: list[LetterOfChunk]) -> Chunk | None:
-        with patch("kasen.runtime.reader.encode", lambda chunk, _: chunk.data):
+        with patch("kasen.runtime.input.reader.encode", lambda chunk, _: chunk.data):
             return super()._open(dead)
 
     def _rows(self, first: int, last: int) -> Rows:

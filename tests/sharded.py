@@ -10,17 +10,17 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from kasen.operators.batch import I64, Bound
+from kasen.engine.batch import I64, Bound
 from kasen.plan.changes import Change
-from kasen.plan.fragments import cut
 from kasen.plan.physical import Plan
-from kasen.runtime.answers import Gathered
-from kasen.runtime.clock import Clock, Orders
-from kasen.runtime.feed import Rows
+from kasen.plan.shard.fragments import cut
+from kasen.runtime.input.feed import Rows
+from kasen.runtime.live.remote import RemoteQueries
+from kasen.runtime.output.answers import Gathered
 from kasen.runtime.pipeline import Answer, Pipeline
-from kasen.runtime.remote import RemoteQueries
-from kasen.runtime.shard import Shard
-from kasen.runtime.tuples import Scatter
+from kasen.runtime.shard.clock import Clock, Orders
+from kasen.runtime.shard.shard import Shard
+from kasen.runtime.shard.tuples import Scatter
 
 
 class ShardedPipeline(Pipeline):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kasen.cql.bind import bind_text
+from kasen.cql.bind.app import bind_text
 from kasen.cql.bound import App
 from kasen.errors import QueryError
 from tests.cases_format import Case, all_cases, expected_rows, parse_case, query_schema, shown, table

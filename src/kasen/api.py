@@ -29,32 +29,32 @@ from kasen.connect.decode import Decoder, output_schema
 from kasen.connect.plain import Change, Plain
 from kasen.connect.registry import open_source
 from kasen.connect.sniff import sniffer
-from kasen.cql.bind import bind_text
+from kasen.cql.bind.app import bind_text
+from kasen.cql.bind.expr.user_aggregates import by_name
 from kasen.cql.bound import App, Input, Register, RegisteredQuery
 from kasen.cql.bound import Change as QueryChange
-from kasen.cql.literals import parse_timestamp
-from kasen.cql.user_aggregates import by_name
+from kasen.cql.parse.literals import parse_timestamp
+from kasen.engine.batch import Batch
+from kasen.engine.text.dictionary import Dictionary
 from kasen.errors import DataError
-from kasen.operators.batch import Batch
-from kasen.operators.dictionary import Dictionary
-from kasen.plan.explain import explain
+from kasen.plan.explain.explain import explain
 from kasen.plan.physical import plan_app
-from kasen.runtime.arrival import ArrivalClock
-from kasen.runtime.inlet import Inlet
-from kasen.runtime.kept import Keeper, Kept
+from kasen.runtime.input.arrival import ArrivalClock
+from kasen.runtime.input.inlet import Inlet
+from kasen.runtime.input.pressure import Admission, Pushed
+from kasen.runtime.input.reader import Reader
 from kasen.runtime.local import LocalRun, Options
+from kasen.runtime.output.kept import Keeper, Kept
 from kasen.runtime.pipeline import Answer
 from kasen.runtime.pipeline import Pipeline as Running
-from kasen.runtime.pressure import Admission, Pushed
 from kasen.runtime.pushed import OUTPUT_ROWS, PushedRun
-from kasen.runtime.reader import Reader
 from kasen.types import TIMESTAMP, Kind
 
 ForeachBatch = Callable[[int, pa.Table], None]
 ForeachFrame = Callable[[int, "Frame"], None]
 if TYPE_CHECKING:  # Spark is loaded when it is first used
     from kasen.spark.pipeline import SparkRun
-    from kasen.spark.sources import Frame
+    from kasen.spark.scan.sources import Frame
 
 Time = int | str | datetime
 _Unread = tuple[Kept, Dictionary]

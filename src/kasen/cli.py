@@ -15,7 +15,7 @@ from kasen import ctl, stops
 from kasen.aggregates import load_python
 from kasen.connect.files import is_address
 from kasen.connect.sniff import sniffer
-from kasen.cql.bind import bind_file
+from kasen.cql.bind.app import bind_file
 from kasen.cql.bound import App
 from kasen.errors import DataError, KasenError
 from kasen.ha.commands import cluster
@@ -91,15 +91,15 @@ def explain(
     ] = None,
 ) -> None:
     """Print the plan: shared parts, shard keys, expected state, loops, exchanges, what Spark does itself."""
-    from kasen.plan.explain import explain as explain_app
-    from kasen.plan.explain_fragments import explain_fragments
-    from kasen.plan.fragments import cut
-    from kasen.plan.native.explain import explain_native
+    from kasen.plan.explain.explain import explain as explain_app
+    from kasen.plan.explain.fragments import explain_fragments
+    from kasen.plan.explain.native import explain_native
     from kasen.plan.physical import plan_app
+    from kasen.plan.shard.fragments import cut
 
     bound = load(file, python)
     if config is not None:
-        from kasen.runtime.manage import explain_live
+        from kasen.runtime.control.requests import explain_live
         from kasen.runtime.pipeline import Pipeline
 
         typer.echo(explain_live(Pipeline(plan_app(bound)), config))

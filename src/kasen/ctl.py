@@ -58,7 +58,7 @@ def drop(
 @app.command()
 def tail(query: Name, socket: Socket) -> None:
     """Follow the rows of a query, from now on."""
-    from kasen.runtime.control import ask
+    from kasen.runtime.control.socket import ask
 
     answers = ask(socket, {"verb": "tail", "query": query})
     _checked(next(answers, {"error": "the pipeline has ended"}))
@@ -88,7 +88,7 @@ def _change(socket: Path, text: str) -> None:
 
 
 def _ask(socket: Path, body: dict[str, Any]) -> dict[str, Any]:
-    from kasen.runtime.control import ask
+    from kasen.runtime.control.socket import ask
 
     return _checked(next(ask(socket, body), {"error": "the pipeline has ended"}))
 

@@ -14,10 +14,10 @@ from rich.text import Text
 
 from kasen import stops
 from kasen.connect.decode import decode
-from kasen.operators.batch import Batch
-from kasen.operators.dictionary import Dictionary
+from kasen.engine.batch import Batch
+from kasen.engine.text.dictionary import Dictionary
 from kasen.plan.physical import App
-from kasen.runtime.outputs import Progress
+from kasen.runtime.output.outputs import Progress
 from kasen.types import TIMESTAMP, Type
 
 _ROWS = 8

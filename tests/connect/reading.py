@@ -13,8 +13,8 @@ from kasen.connect.chunk import START, Chunk, Position
 from kasen.connect.decode import decode
 from kasen.connect.encode import encode
 from kasen.connect.registry import open_source
-from kasen.operators.batch import Batch, matrix
-from kasen.operators.dictionary import Dictionary
+from kasen.engine.batch import Batch, matrix
+from kasen.engine.text.dictionary import Dictionary
 from kasen.types import BIGINT, MAX_TEXT_BYTES, Connector, Field, Schema, Type
 
 INSTANT_AND_DIFF = 4

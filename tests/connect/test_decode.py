@@ -12,9 +12,9 @@ import pyarrow as pa
 from kasen.connect.decode import decode, output_schema
 from kasen.connect.encode import encode
 from kasen.connect.layout import Layout
-from kasen.connect.memory import chunk_of
-from kasen.operators.batch import TICK_BITS, Batch, empty, matrix
-from kasen.operators.dictionary import Dictionary
+from kasen.connect.memory.source import chunk_of
+from kasen.engine.batch import TICK_BITS, Batch, empty, matrix
+from kasen.engine.text.dictionary import Dictionary
 from kasen.types import BIGINT, BOOLEAN, DOUBLE, INTEGER, TIMESTAMP, VARCHAR, decimal
 from tests.connect.reading import schema_of
 

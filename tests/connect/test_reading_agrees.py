@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from kasen.connect.chunk import Chunk
-from kasen.connect.csv_source import split_record
-from kasen.connect.json_source import JsonScanner
+from kasen.connect.csv.source import split_record
+from kasen.connect.json.source import JsonScanner
 from kasen.connect.layout import Layout
 from kasen.connect.registry import open_source
 from kasen.connect.values import Refused, Value, from_text, read_row

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from kasen.connect.decode import output_schema
-from kasen.connect.memory import MemorySource
-from kasen.connect.memory_sink import MemorySink
+from kasen.connect.memory.sink import MemorySink
+from kasen.connect.memory.source import MemorySource
 from kasen.connect.registry import open_sink, open_source
 from kasen.connect.sniff import sniffer
 from kasen.errors import DataError

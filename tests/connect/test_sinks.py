@@ -15,12 +15,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from kasen.connect.chunk import DeadLetter
-from kasen.connect.csv_sink import CsvSink
+from kasen.connect.csv.sink import CsvSink
 from kasen.connect.dead_letter import DeadLetterFile
 from kasen.connect.decode import output_schema
-from kasen.connect.json_sink import JsonSink
-from kasen.connect.memory_sink import MemorySink
-from kasen.connect.parquet_sink import ParquetSink
+from kasen.connect.json.sink import JsonSink
+from kasen.connect.memory.sink import MemorySink
+from kasen.connect.parquet.sink import ParquetSink
 from kasen.connect.sink import Sink
 from kasen.errors import DataError
 from kasen.types import BIGINT, BOOLEAN, DOUBLE, INTEGER, TIMESTAMP, VARCHAR, Schema, decimal

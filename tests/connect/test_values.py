@@ -12,7 +12,7 @@ import pytest
 
 from kasen.connect.layout import Layout
 from kasen.connect.values import Refused, from_cell, from_text, read_row
-from kasen.operators.batch import double_bits
+from kasen.engine.batch import double_bits
 from kasen.types import (
     BIGINT,
     BOOLEAN,

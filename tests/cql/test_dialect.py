@@ -8,7 +8,7 @@ import pytest
 import sqlglot
 
 from kasen.cql import nodes
-from kasen.cql.bind import bind_text
+from kasen.cql.bind.app import bind_text
 from kasen.cql.bound import (
     Delay,
     Now,
@@ -23,7 +23,7 @@ from kasen.cql.bound import (
 )
 from kasen.cql.dialect import CQL
 from kasen.cql.statements import Text, parse, render
-from tests.cql.binding import bind, block
+from tests.cql.bind.binding import bind, block
 from tests.cql.corpus import INPUTS, OTHERS, PAPERS, QUERIES, TRADING, registered
 
 STATEMENTS = [*INPUTS, *OTHERS, *(f"REGISTER QUERY q AS {query}" for query in QUERIES)]

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 import kasen.cql
-from kasen.cql.bind import bind_text
+from kasen.cql.bind.app import bind_text
 from kasen.errors import QueryError
 from tests.cases_format import CASES, Case, load
 

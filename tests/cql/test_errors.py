@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from kasen.cql.bind import bind_file, bind_text
-from kasen.cql.words import FOREIGN_STATEMENTS, REFUSED
+from kasen.cql.bind.app import bind_file, bind_text
+from kasen.cql.parse.words import FOREIGN_STATEMENTS, REFUSED
 from kasen.errors import Place, QueryError, mark
-from tests.cql.binding import refused, refused_text
+from tests.cql.bind.binding import refused, refused_text
 
 INPUT = "REGISTER STREAM s (a INTEGER) FROM 'csv';\n"
 

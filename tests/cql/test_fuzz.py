@@ -7,7 +7,7 @@ import re
 import time
 from collections.abc import Callable
 
-from kasen.cql.bind import AppBinder, bind_text
+from kasen.cql.bind.app import AppBinder, bind_text
 from kasen.cql.statements import Text, parse, render
 from kasen.errors import QueryError
 from tests.cql.corpus import INPUTS, OTHERS, PAPERS, PRELUDE, QUERIES

@@ -9,11 +9,11 @@ import time
 import pytest
 
 import kasen
-from kasen.cql.bind import bind_text
+from kasen.cql.bind.app import bind_text
 from kasen.cql.bound import Query, SetOperation
-from kasen.cql.extent import MAX_EXPRESSION, extent_of
+from kasen.cql.check.extent import MAX_EXPRESSION, extent_of
 from kasen.errors import QueryError
-from kasen.plan.explain import explain
+from kasen.plan.explain.explain import explain
 from kasen.plan.physical import plan_app
 
 INPUTS = """

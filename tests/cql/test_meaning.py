@@ -12,7 +12,7 @@ from collections import Counter
 import duckdb
 import pytest
 
-from kasen.cql.bind import bind_text
+from kasen.cql.bind.app import bind_text
 from kasen.errors import QueryError
 from tests.oracle import run_app
 

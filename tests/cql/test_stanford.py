@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kasen.cql.bind import bind_file, bind_text
+from kasen.cql.bind.app import bind_file, bind_text
 from kasen.cql.bound import App
 from kasen.errors import QueryError
 from tests.oracle import run_app

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from kasen.connect import text_blocks
 from kasen.connect.chunk import START, Chunk, Position
 from kasen.connect.registry import open_source
+from kasen.connect.text import blocks as text_blocks
 from kasen.errors import KasenError
 from kasen.types import (
     BIGINT,

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 import kasen
-from kasen.runtime.control import LONGEST, Control, ask
-from kasen.runtime.manage import Manager
+from kasen.runtime.control.requests import Manager
+from kasen.runtime.control.socket import LONGEST, Control, ask
 from tests.fuzz.queries import apps, mutated
 
 _APP = """

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from kasen.ha.cluster import Cluster, Member, members_of, write_node_file
+from kasen.ha.link.wire import Json
 from kasen.ha.relay import Relay, Route
-from kasen.ha.wire import Json
 from tests.ha.warm import run_member
 
 _CONTEXT = multiprocessing.get_context("forkserver")

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from kasen.connect.csv_sink import CsvSink
+from kasen.connect.csv.sink import CsvSink
 from kasen.connect.decode import decode
 from kasen.ha.config import Neighbour
+from kasen.ha.link.wire import BEGIN, Piece
 from kasen.ha.run import output_schemas
-from kasen.ha.wire import BEGIN, Piece
-from kasen.ha.work import AppWork
+from kasen.ha.work.work import AppWork
 from kasen.runtime.local import LocalRun, Options
 from kasen.runtime.pipeline import Answer
 from tests.ha.warm import load_plan

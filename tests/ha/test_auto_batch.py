@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pytest
 
-from kasen.ha.wire import Json
+from kasen.ha.link.wire import Json
 from tests.ha.chains import chain, make_chain
 from tests.ha.nodes import Nodes
 

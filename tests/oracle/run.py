@@ -8,7 +8,7 @@ from pathlib import Path
 
 import duckdb
 
-from kasen.cql.bind_change import LiveCatalog
+from kasen.cql.bind.change import LiveCatalog
 from kasen.cql.bound import (
     App,
     Change,

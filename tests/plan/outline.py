@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from textwrap import dedent
 
-from kasen.cql.bind import bind_text
+from kasen.cql.bind.app import bind_text
 from kasen.cql.bound import App
 from kasen.plan.build import build
-from kasen.plan.explain import describe
+from kasen.plan.explain.explain import describe
 from kasen.plan.logical import Node
 from kasen.types import BIGINT
 

@@ -14,14 +14,14 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from kasen.cql.bind import bind_file, bind_text
+from kasen.cql.bind.app import bind_file, bind_text
 from kasen.cql.bound import App
 from kasen.plan.build import build
-from kasen.plan.explain import explain
+from kasen.plan.explain.explain import explain
 from kasen.plan.logical import Node, Streamify, Touches, walk
-from kasen.plan.rewrite import ABOUT, RULES, merge_projections, rewrite
 from kasen.plan.rules.fuse_windows import fuse_windows
 from kasen.plan.rules.push_filters import push_filters
+from kasen.plan.rules.rewrite import ABOUT, RULES, merge_projections, rewrite
 from kasen.plan.rules.split_panes import split_panes
 from tests.cases_format import Case, all_cases
 from tests.oracle import run_app, sniffer

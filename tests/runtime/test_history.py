@@ -15,11 +15,11 @@ from kasen.errors import QueryError
 from kasen.plan.history import is_without_history, why_history
 from kasen.plan.physical import Plan, plan_app
 from kasen.runtime import history
-from kasen.runtime.feed import Rows, no_rows
 from kasen.runtime.history import History, Restart
+from kasen.runtime.input.feed import Rows, no_rows
+from kasen.runtime.input.reader import Reader
 from kasen.runtime.pipeline import Answer, Pipeline
-from kasen.runtime.reader import Reader
-from tests.random_apps import random_app
+from tests.random_apps.apps import random_app
 
 Line = tuple[object, ...]
 STREAM = "REGISTER STREAM s (a BIGINT) TIMESTAMP BY ts FROM 'memory';\nREGISTER QUERY q AS "

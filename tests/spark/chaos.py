@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from kasen.cli import load
 from kasen.plan.physical import plan_app
 from kasen.runtime.local import LocalRun, Options
-from kasen.spark import whole_files
+from kasen.spark.scan import whole_files
 from tests.processes import children, kill_all
 
 APP = """

@@ -9,13 +9,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from kasen.errors import QueryError
-from kasen.plan.fragments import plan_shards
-from kasen.plan.lower_joins import METHODS
-from kasen.spark.executors import InExecutors, Remote
+from kasen.plan.lower.joins import METHODS
+from kasen.plan.shard.fragments import plan_shards
+from kasen.spark.executors.placement import InExecutors, Remote
 from kasen.spark.session import session
 from tests.cases_format import Case, all_cases, expected_rows, query_schema, shown
 from tests.oracle import Result
-from tests.spark.fleet import PARTS, Member, run_together
+from tests.spark.executors.fleet import PARTS, Member, run_together
 from tests.test_cases import bind, check_dead_letters, compare
 
 pytestmark = pytest.mark.spark

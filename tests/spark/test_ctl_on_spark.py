@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from kasen.runtime.control import ask
-from tests.test_ctl import KASEN
+from kasen.runtime.control.socket import ask
+from tests.cli.test_ctl import KASEN
 
 pytestmark = pytest.mark.spark
 

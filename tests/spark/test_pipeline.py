@@ -10,8 +10,8 @@ import pytest
 
 import kasen
 from kasen.cli import load
-from kasen.connect.parquet_sink import ParquetSink
-from kasen.cql.bind import bind_text
+from kasen.connect.parquet.sink import ParquetSink
+from kasen.cql.bind.app import bind_text
 from kasen.cql.bound import App
 from kasen.demo import cut
 from kasen.errors import DataError
@@ -20,10 +20,10 @@ from kasen.runtime.local import LocalRun, Options
 from kasen.spark.pipeline import SparkRun
 from kasen.spark.session import session
 from tests.cases_format import Case, all_cases
+from tests.engine.aggregate.user.user_aggregates import ALL
 from tests.engines import Collected
 from tests.oracle import DeadLetter, Result, run_app, sniffer
 from tests.test_cases import check
-from tests.user_aggregates import ALL
 
 pytestmark = pytest.mark.spark
 

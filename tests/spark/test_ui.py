@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from tests.cli.test_ctl import KASEN
 from tests.spark.test_ctl_on_spark import write
-from tests.test_ctl import KASEN
 
 pytestmark = pytest.mark.spark
 

@@ -10,12 +10,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.types as pat
 
-from kasen.connect.columns import Cells, read_column
 from kasen.connect.draft import Draft
 from kasen.connect.layout import Found, Layout
+from kasen.connect.text.columns import Cells, read_column
+from kasen.engine.batch import I64, double_bits
+from kasen.engine.text.kernels.marks import NULL, TEXT
 from kasen.errors import DataError
-from kasen.kernels.marks import NULL, TEXT
-from kasen.operators.batch import I64, double_bits
 from kasen.types import BIGINT, Kind, Type
 
 Flags = npt.NDArray[np.bool_]

@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 
-from kasen.operators.batch import I64, Columns
+from kasen.engine.batch import I64, Columns
 
 
 class DeadLetter(NamedTuple):

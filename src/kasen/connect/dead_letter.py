@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from kasen.connect.append_file import AppendFile, FileOutput
 from kasen.connect.chunk import DeadLetter
-from kasen.connect.row_writer import csv_text
+from kasen.connect.text.append_file import AppendFile, FileOutput
+from kasen.connect.text.writer import csv_text
 
 FILE_NAME = "dead_letter.csv"
 

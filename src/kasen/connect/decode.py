@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kasen.operators.batch import I64, Batch, are_ones, are_zeros, unpack_sub
-from kasen.operators.dictionary import Dictionary
-from kasen.operators.lazy import Lazy
+from kasen.engine.batch import I64, Batch, are_ones, are_zeros, unpack_sub
+from kasen.engine.deferred_batch import Lazy
+from kasen.engine.text.dictionary import Dictionary
 from kasen.types import BIGINT, Kind, Schema, Type, to_arrow
 
 Flags = npt.NDArray[np.bool_]

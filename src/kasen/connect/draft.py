@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from kasen.connect.chunk import Chunk, DeadLetter, Position
 from kasen.connect.layout import Layout
 from kasen.connect.values import Refused, Value, read_row
-from kasen.operators.batch import I64, ones, zeros
+from kasen.engine.batch import I64, ones, zeros
 
 Flags = npt.NDArray[np.bool_]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from kasen.connect.chunk import Chunk
-from kasen.operators.batch import Columns, are_zeros
-from kasen.operators.dictionary import Dictionary
+from kasen.engine.batch import Columns, are_zeros
+from kasen.engine.text.dictionary import Dictionary
 
 
 def encode(chunk: Chunk, dictionary: Dictionary) -> Columns:

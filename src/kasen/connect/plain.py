@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kasen.operators.batch import I64, TICK_BITS, Batch
-from kasen.operators.dictionary import Dictionary
+from kasen.engine.batch import I64, TICK_BITS, Batch
+from kasen.engine.text.dictionary import Dictionary
 from kasen.types import Kind, Schema, Type
 
 _EPOCH = datetime(1970, 1, 1)

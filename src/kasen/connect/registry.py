@@ -10,16 +10,16 @@ from typing import Generic, TypeVar
 import pyarrow as pa
 
 from kasen.connect.chunk import Source
-from kasen.connect.csv_sink import CsvSink
-from kasen.connect.csv_source import csv_source
+from kasen.connect.csv.sink import CsvSink
+from kasen.connect.csv.source import csv_source
 from kasen.connect.files import is_address
-from kasen.connect.json_sink import JsonSink
-from kasen.connect.json_source import json_source
+from kasen.connect.json.sink import JsonSink
+from kasen.connect.json.source import json_source
 from kasen.connect.layout import Layout
-from kasen.connect.memory import MemorySource
-from kasen.connect.memory_sink import MemorySink
-from kasen.connect.parquet_sink import ParquetSink
-from kasen.connect.parquet_source import parquet_source
+from kasen.connect.memory.sink import MemorySink
+from kasen.connect.memory.source import MemorySource
+from kasen.connect.parquet.sink import ParquetSink
+from kasen.connect.parquet.source import parquet_source
 from kasen.connect.sink import Sink
 from kasen.errors import DataError
 from kasen.types import MAX_TEXT_BYTES, Connector, Schema

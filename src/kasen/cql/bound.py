@@ -17,7 +17,7 @@ from kasen.errors import Place
 from kasen.types import BIGINT, MAX_TEXT_BYTES, TIMESTAMP, Connector, OnPressure, Schema, Type
 
 if TYPE_CHECKING:
-    from kasen.cql.extent import Extent
+    from kasen.cql.check.extent import Extent
 
 # ---------------------------------------------------------------- windows (stream -> relation)
 

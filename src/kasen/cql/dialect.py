@@ -12,11 +12,11 @@ from sqlglot import exp, parser, tokens
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.tokenizer_core import Token
 
-from kasen.cql.cursor import Cursor
 from kasen.cql.generator import CQLGenerator
-from kasen.cql.parse_statement import parse_statements
+from kasen.cql.parse.cursor import Cursor
+from kasen.cql.parse.statement import parse_statements
+from kasen.cql.parse.tokenizer import tokenize
 from kasen.cql.text import Text
-from kasen.cql.tokenizer import tokenize
 
 
 class CQLParser(parser.Parser):

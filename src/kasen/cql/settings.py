@@ -6,7 +6,7 @@ import re
 
 from sqlglot import exp
 
-from kasen.cql.scope import suggest
+from kasen.cql.bind.expr.scope import suggest
 from kasen.cql.text import Text
 
 _CHOICES: dict[str, tuple[str, ...]] = {

@@ -5,11 +5,11 @@ from __future__ import annotations
 from sqlglot import exp
 
 from kasen.cql import nodes
-from kasen.cql.cursor import SPLIT_IT, TOO_DEEP, Cursor
 from kasen.cql.dialect import CQL
-from kasen.cql.parse_statement import parse_statements
+from kasen.cql.parse.cursor import SPLIT_IT, TOO_DEEP, Cursor
+from kasen.cql.parse.statement import parse_statements
+from kasen.cql.parse.tokenizer import tokenize
 from kasen.cql.text import Text
-from kasen.cql.tokenizer import tokenize
 
 __all__ = ["Text", "parse", "render"]
 

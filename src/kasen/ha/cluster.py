@@ -30,8 +30,8 @@ from typing import Any
 
 from kasen.errors import DataError
 from kasen.ha.config import PRIMARY, SECONDARY, NodeConfig, node_of, read_toml
-from kasen.ha.finished import FinishedNodes
-from kasen.ha.wire import FAULTS, Json, ask, connect
+from kasen.ha.link.wire import FAULTS, Json, ask, connect
+from kasen.ha.takeover.finished import FinishedNodes
 
 _OWN = ("name", "copies", "inputs")
 

@@ -17,7 +17,7 @@ from kasen.ha.config import PRIMARY
 # Flight is loaded when it is first used: no other command needs it.
 if TYPE_CHECKING:
     from kasen.ha.cluster import Cluster, Member
-    from kasen.ha.wire import Json
+    from kasen.ha.link.wire import Json
 
 cluster = typer.Typer(help="Start and watch a distributed pipeline on this machine.", no_args_is_help=True)
 

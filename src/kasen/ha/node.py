@@ -11,15 +11,15 @@ import time
 from typing import Any
 
 from kasen.errors import DataError, KasenError
-from kasen.ha import snapshots
 from kasen.ha.config import PRIMARY, SECONDARY, STARTING, NodeConfig
-from kasen.ha.inbox import Inbox
+from kasen.ha.link.inbox import Inbox
+from kasen.ha.link.releases import Releases
+from kasen.ha.link.wire import BEGIN, Json, Piece
 from kasen.ha.node_state import Known, Output
-from kasen.ha.releases import Releases
-from kasen.ha.sink import SinkWork
-from kasen.ha.snapshots import Snapshot
-from kasen.ha.wire import BEGIN, Json, Piece
-from kasen.ha.work import AppWork, Result
+from kasen.ha.takeover import snapshots
+from kasen.ha.takeover.snapshots import Snapshot
+from kasen.ha.work.sink import SinkWork
+from kasen.ha.work.work import AppWork, Result
 from kasen.runtime.history import History, Restart
 
 _MOST_ROWS = 1 << 16

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from kasen.ha.config import Neighbour
 from kasen.ha.cost import CostModel
-from kasen.ha.out_queue import OutQueue
-from kasen.ha.wire import BEGIN
+from kasen.ha.link.out_queue import OutQueue
+from kasen.ha.link.wire import BEGIN
 
 
 @dataclass(slots=True)

@@ -18,18 +18,18 @@ import pyarrow as pa
 
 from kasen.errors import DataError, KasenError, ResourceError
 from kasen.ha.config import SECONDARY, STARTING, Neighbour, NodeConfig, read_node, with_role
-from kasen.ha.edge import Edge
-from kasen.ha.failover import PATIENCE, Failover
-from kasen.ha.finished import FinishedNodes
+from kasen.ha.link.out_queue import OutQueue
+from kasen.ha.link.sender import Sender
+from kasen.ha.link.server import NodeServer
+from kasen.ha.link.wire import unpack
 from kasen.ha.node import Node
 from kasen.ha.node_state import Heard, Output
-from kasen.ha.out_queue import OutQueue
-from kasen.ha.sender import Sender
-from kasen.ha.server import NodeServer
-from kasen.ha.sink import SinkWork
-from kasen.ha.snapshot_sender import send_snapshots
-from kasen.ha.wire import unpack
-from kasen.ha.work import AppWork
+from kasen.ha.takeover.failover import PATIENCE, Failover
+from kasen.ha.takeover.finished import FinishedNodes
+from kasen.ha.takeover.snapshot_sender import send_snapshots
+from kasen.ha.work.edge import Edge
+from kasen.ha.work.sink import SinkWork
+from kasen.ha.work.work import AppWork
 from kasen.plan.physical import Plan
 from kasen.runtime.memory import own_process
 
@@ -162,7 +162,7 @@ def app_work(config: NodeConfig, plan: Plan, base: Path) -> AppWork:
     """Spark is loaded only where it is asked for."""
     if config.engine == "local":
         return AppWork(plan, base, config.inputs)
-    from kasen.ha.spark_work import SparkWork
+    from kasen.ha.work.spark_work import SparkWork
 
     if config.file is None:
         raise DataError(f"{config.name}: a Spark node is started from its file")

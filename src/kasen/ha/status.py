@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from kasen.ha.link.wire import BEGIN, Json
 from kasen.ha.node import Node
 from kasen.ha.node_state import Output
-from kasen.ha.sink import SinkWork
-from kasen.ha.wire import BEGIN, Json
+from kasen.ha.work.sink import SinkWork
 
 
 def status_of(node: Node) -> Json:

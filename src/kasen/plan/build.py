@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import Protocol
 
 from kasen.cql import bound, expr
-from kasen.cql.bind_query import is_monotone_select
+from kasen.cql.bind.query import is_monotone_select
 from kasen.cql.bound import App, JoinKind, Query, Select, Source, StreamKind
 from kasen.cql.expr import Call, Column, Expr, conjunction, conjuncts, walk
 from kasen.plan import logical

@@ -8,9 +8,10 @@ on: then a second copy can only be kept up to date by snapshots.
 from __future__ import annotations
 
 from kasen.cql.bound import Now, PartitionRows, SetKind, StreamKind, Unbounded
-from kasen.plan import logical, lower
+from kasen.plan import logical
 from kasen.plan.logical import Node
-from kasen.plan.lower_joins import LeftJoined, MultiJoin, Numbered, Selected
+from kasen.plan.lower import lower
+from kasen.plan.lower.joins import LeftJoined, MultiJoin, Numbered, Selected
 from kasen.plan.physical import Plan, Step
 
 _REMEMBERING = (LeftJoined, logical.InnerJoin, logical.SemiJoin, logical.Aggregate, logical.Distinct)

@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from kasen.cql.bind_change import LiveCatalog
+from kasen.cql.bind.change import LiveCatalog
 from kasen.cql.bound import App, Change, Input, Register, RegisteredQuery
 from kasen.cql.expr import Column
-from kasen.operators.batch import check_width
+from kasen.engine.batch import check_width
 from kasen.plan.build import Builder, Names
-from kasen.plan.kept_windows import Text, keep
+from kasen.plan.keep.kept_windows import Text, keep
 from kasen.plan.logical import Delay, Node, Project, Ref, Scan
-from kasen.plan.lower import lower
-from kasen.plan.rewrite import chained, queries_in_loops, rewrite, rewrite_app
+from kasen.plan.lower.lower import lower
+from kasen.plan.rules.rewrite import chained, queries_in_loops, rewrite, rewrite_app
 
 __all__ = [
     "App",

@@ -13,11 +13,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kasen.operators.batch import Bound
-from kasen.operators.mjoin import MJoin
-from kasen.operators.pair_join import PairJoin
+from kasen.engine.batch import Bound
+from kasen.engine.join.multiway.mjoin import MJoin
+from kasen.engine.join.pair.pair_join import PairJoin
 from kasen.plan.logical import Scan
-from kasen.plan.lower_joins import MultiJoin
+from kasen.plan.lower.joins import MultiJoin
 from kasen.plan.physical import Plan
 from kasen.runtime.pipeline import Pipeline
 

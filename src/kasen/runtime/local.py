@@ -16,14 +16,14 @@ from typing import Any
 from kasen.connect.registry import open_source
 from kasen.errors import DataError
 from kasen.plan.physical import Input, Plan
-from kasen.runtime.arrival import ArrivalClock
-from kasen.runtime.checkpoint import Checkpoints, refuse_spark
-from kasen.runtime.control import Control
-from kasen.runtime.lock import RunLock
-from kasen.runtime.manage import Manager
-from kasen.runtime.outputs import OnAnswer, OnProgress, Outputs, Progress
+from kasen.runtime.control.requests import Manager
+from kasen.runtime.control.socket import Control
+from kasen.runtime.durable.checkpoint import Checkpoints, refuse_spark
+from kasen.runtime.durable.lock import RunLock
+from kasen.runtime.input.arrival import ArrivalClock
+from kasen.runtime.input.reader import Reader
+from kasen.runtime.output.outputs import OnAnswer, OnProgress, Outputs, Progress
 from kasen.runtime.pipeline import Answer, Pipeline
-from kasen.runtime.reader import Reader
 
 DEFAULT_BATCH = 1 << 16
 _CHECKPOINT_SECONDS = 5.0

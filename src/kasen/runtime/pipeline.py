@@ -14,26 +14,26 @@ from typing import Any
 
 import numpy as np
 
+from kasen.engine.batch import END, I64, Batch, Bound, concat, empty, matrix, orderings
+from kasen.engine.failures import Failures
+from kasen.engine.operator import State, words_in
+from kasen.engine.parallel import share
+from kasen.engine.stream.net import net
+from kasen.engine.stream.streamify import units
+from kasen.engine.stream.value_order import ValueOrder
+from kasen.engine.text.dictionary import Dictionary
 from kasen.errors import KasenError, QueryError, ResourceError
-from kasen.operators.base import State, words_in
-from kasen.operators.batch import END, I64, Batch, Bound, concat, empty, matrix, orderings
-from kasen.operators.dictionary import Dictionary
-from kasen.operators.failures import Failures
-from kasen.operators.net import net
-from kasen.operators.streamify import units
-from kasen.operators.two_cores import share
-from kasen.operators.value_order import ValueOrder
 from kasen.plan.changes import Change, Drop, LiveCatalog, Register, RegisteredQuery
-from kasen.plan.instantiate import Context
-from kasen.plan.kept_windows import Text
-from kasen.plan.lower import is_net
+from kasen.plan.keep.kept_windows import Text
+from kasen.plan.lower.instantiate import Context
+from kasen.plan.lower.lower import is_net
 from kasen.plan.physical import Plan, check_changes, own_nodes, plan_query
-from kasen.runtime.feed import Feed, Rows, as_batch, join, number_tuples, skip, times_of
-from kasen.runtime.graph import Graph
-from kasen.runtime.live import LiveQueries, Planned
-from kasen.runtime.pace import Pace
-from kasen.runtime.relation import Relation
-from kasen.runtime.retained import RetainedStreams
+from kasen.runtime.graph.graph import Graph
+from kasen.runtime.input.feed import Feed, Rows, as_batch, join, number_tuples, skip, times_of
+from kasen.runtime.input.relation import Relation
+from kasen.runtime.live.live import LiveQueries, Planned
+from kasen.runtime.live.retained import RetainedStreams
+from kasen.runtime.output.pace import Pace
 
 #: How long an unbounded chain of windows may go on expiring after the end of the input.
 _MOST_FLUSHES = 20_000

@@ -16,9 +16,9 @@ from pathlib import Path
 from kasen.errors import ResourceError
 from kasen.plan.changes import Change
 from kasen.plan.physical import Plan
-from kasen.runtime.outputs import OnAnswer, Outputs
+from kasen.runtime.input.pressure import Gate, Punctuation, Pushed, ShedLog, read_log
+from kasen.runtime.output.outputs import OnAnswer, Outputs
 from kasen.runtime.pipeline import Pipeline, Ready
-from kasen.runtime.pressure import Gate, Punctuation, Pushed, ShedLog, read_log
 
 INPUT_ROWS = 1 << 19
 OUTPUT_ROWS = 8_000_000

@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
 from kasen.errors import InternalError
-from kasen.ha.journal import JournalClient
+from kasen.ha.link.journal import JournalClient
 from kasen.spark.session import session
 
 _SCHEMA = "number BIGINT, stream STRING, start BIGINT, upto BIGINT, ended BOOLEAN, content BINARY"

@@ -24,27 +24,27 @@ from pyspark.sql.streaming.query import StreamingQuery
 from kasen import stops
 from kasen.connect.files import is_address
 from kasen.errors import DataError, InternalError, KasenError
-from kasen.plan.fragments import plan_shards
 from kasen.plan.native.lower import Native, lower
 from kasen.plan.physical import Input, Plan
-from kasen.runtime.checkpoint import refuse_local
-from kasen.runtime.control import Control
-from kasen.runtime.lock import RunLock
-from kasen.runtime.manage import Manager, ShardManager
-from kasen.runtime.outputs import OnAnswer, OnProgress, Outputs, Progress
+from kasen.plan.shard.fragments import plan_shards
+from kasen.runtime.control.requests import Manager, ShardManager
+from kasen.runtime.control.socket import Control
+from kasen.runtime.durable.checkpoint import refuse_local
+from kasen.runtime.durable.lock import RunLock
+from kasen.runtime.output.outputs import OnAnswer, OnProgress, Outputs, Progress
 from kasen.runtime.pipeline import Answer, Pipeline
-from kasen.spark import frames
-from kasen.spark.admission import Admission
-from kasen.spark.epochs import Store, bytes_held
-from kasen.spark.executors import InExecutors, Remote
-from kasen.spark.file_names import FileNames
+from kasen.spark.executors.placement import InExecutors, Remote
 from kasen.spark.place import Place
 from kasen.spark.placement import InDriver, OpensFiles, Placement, replay
+from kasen.spark.scan import frames
+from kasen.spark.scan.admission import Admission
+from kasen.spark.scan.file_names import FileNames
+from kasen.spark.scan.sources import adopt, follows, need_rereadable
 from kasen.spark.session import need_utc, session
 from kasen.spark.sinks import SparkSink
-from kasen.spark.sources import adopt, follows, need_rereadable
-from kasen.spark.spark_notes import SparkNotes
-from kasen.spark.state_files import Damage, DriverFiles, Files, below
+from kasen.spark.state.epochs import Store, bytes_held
+from kasen.spark.state.spark_notes import SparkNotes
+from kasen.spark.state.state_files import Damage, DriverFiles, Files, below
 from kasen.types import Connector
 
 #: How often, in seconds, requests of `kasen ctl` are looked for between epochs.

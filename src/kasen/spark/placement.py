@@ -15,23 +15,23 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from kasen.connect.chunk import Chunk
-from kasen.operators.base import State
-from kasen.operators.batch import I64
+from kasen.engine.batch import I64
+from kasen.engine.operator import State
 from kasen.plan.native.lower import Native
 from kasen.plan.physical import Input
-from kasen.runtime.answers import InPieces
-from kasen.runtime.arrays import pack_arrays
-from kasen.runtime.feed import Rows
-from kasen.runtime.outputs import Outputs, within
+from kasen.runtime.durable.arrays import pack_arrays
+from kasen.runtime.input.feed import Rows
+from kasen.runtime.output.answers import InPieces
+from kasen.runtime.output.outputs import Outputs, within
 from kasen.runtime.pipeline import Pipeline
-from kasen.runtime.shipment import Shipper
-from kasen.spark import scan
-from kasen.spark.arrivals import Arrivals, Arrived, Source, Texts, sources_of, whole
-from kasen.spark.epochs import Journal, Store
-from kasen.spark.file_names import FileNames
-from kasen.spark.panes import by_panes
-from kasen.spark.timing import Timing
-from kasen.spark.whole_files import read_whole_files
+from kasen.runtime.shard.shipment import Shipper
+from kasen.spark.scan import scan
+from kasen.spark.scan.arrivals import Arrivals, Arrived, Source, Texts, sources_of, whole
+from kasen.spark.scan.file_names import FileNames
+from kasen.spark.scan.panes import by_panes
+from kasen.spark.scan.timing import Timing
+from kasen.spark.scan.whole_files import read_whole_files
+from kasen.spark.state.epochs import Journal, Store
 
 #: The frame of an only stream's files, by their paths.
 OpensFiles = Callable[[SparkSession, tuple[str, ...]], DataFrame]

@@ -16,7 +16,7 @@ from kasen.cql.expr import Column, Expr, Literal, conjunction, conjuncts
 from kasen.plan import logical
 from kasen.plan.exprs import columns_used, show, substitute
 from kasen.plan.logical import Node, Scan, walk
-from kasen.plan.lower import SlidingAggregate
+from kasen.plan.lower.lower import SlidingAggregate
 from kasen.plan.native.partials import Grouping, Partials, Refused, group
 from kasen.plan.native.sql import NotNative, condition_failures, failures, sql
 from kasen.plan.native.sql_text import quoted

@@ -18,7 +18,7 @@ from kasen.cql.expr import Aggregate, Call, Column, Expr, Literal
 from kasen.plan import logical
 from kasen.plan.exprs import show, show_aggregate
 from kasen.plan.logical import Node
-from kasen.plan.lower import SlidingAggregate
+from kasen.plan.lower.lower import SlidingAggregate
 from kasen.plan.native.sql import failures, sql
 from kasen.plan.native.sql_text import micros, null, quoted, spark_name
 from kasen.plan.physical import Input

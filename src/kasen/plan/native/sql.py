@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from decimal import Decimal
 
 from kasen.cql.expr import Call, Case, Cast, Column, Expr, Literal, conjuncts
-from kasen.plan.compile_call import FALLIBLE
+from kasen.plan.lower.expr.calls import FALLIBLE
 from kasen.plan.native.sql_cast import always_fits, cast
 from kasen.plan.native.sql_text import (
     NotNative,

@@ -1,0 +1,205 @@
+"""GROUP BY: the groups' rows as a relation, net at every instant."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from kasen.engine.aggregate.accumulators import FIRST_SPAN, AggregateSpec, Layout, Leaving, Span, longer
+from kasen.engine.aggregate.group.kernels import aggregate as kernel
+from kasen.engine.aggregate.kernels import accumulate, blocks, candidates
+from kasen.engine.batch import BEGIN, I64, Batch, Bound, are_ones, concat, empty
+from kasen.engine.kernels import counted, groups, ordered
+from kasen.engine.kernels.exact_round import SCRATCH
+from kasen.engine.operator import State
+from kasen.engine.record_table import RecordTable
+from kasen.engine.row_buffer import RowBuffer
+from kasen.engine.text.dictionary import Dictionary
+
+__all__ = ["Aggregate", "AggregateSpec", "Leaving"]
+
+
+class Aggregate:
+    """Input columns: `keys` group keys, then arguments. Output: the keys, then a column for each call.
+
+    At each instant a group whose row changed puts out the old row (-1) and the new one (+1). A group has a
+    row while it has rows. Without keys there is one group that always has a row, from `begin` on.
+    `leaving` promises how rows leave: the less orderly, the more an extreme must remember.
+    """
+
+    def __init__(
+        self,
+        keys: int,
+        calls: tuple[AggregateSpec, ...],
+        dictionary: Dictionary,
+        leaving: Leaving = Leaving.ANY,
+    ) -> None:
+        self._keys = keys
+        self._calls = calls
+        self._dictionary = dictionary
+        self._leaving = leaving
+        self._begins: Bound | None = None
+        self._layout = Layout(keys, calls, leaving, Span(*FIRST_SPAN))
+        layout = self._layout
+        self._groups = RecordTable(keys, layout.width, lone=not keys)
+        self._pool: I64 = np.zeros((1, ordered.NODE), np.int64)
+        self._guesses: I64 = np.zeros(blocks.GUESSES, np.int64)
+        self._slots: I64 = np.zeros(blocks.BLOCK, np.int64)
+        self._queues: I64 = np.zeros((1, candidates.CANDIDATE), np.int64)
+        self._pairs: I64 = np.zeros((3, 3), np.int64)
+        self._out = RowBuffer(keys + len(calls))
+        self._scratch = np.zeros(SCRATCH + len(layout.parts) + 1, np.uint64)
+        self._control: I64 = np.zeros(kernel.CONTROL, np.int64)
+        self._control[kernel.CLOCK] = 1  # later than the stamp of a record never touched
+        self._texts = any(call.order == ordered.TEXT for call in calls)
+        self._no_labels: I64 = np.zeros(0, np.int64)
+        self._configure()
+
+    def begin(self, at: Bound) -> None:
+        """Called once, before the first `process` that goes beyond `at`: the pipeline's first instant."""
+        if not self._keys and not self._groups.records[self._layout.width + groups.REPORTED]:
+            self._begins = at
+
+    def process(self, inputs: Sequence[Batch], upto: Bound) -> Batch:
+        batch = inputs[0]
+        if self._begins is not None and self._begins < upto:
+            batch = concat([self._nothing(self._begins, batch.columns), batch], batch.columns)
+            self._begins = None
+        if len(batch) == 0:
+            return empty(self._keys + len(self._calls))
+        control = self._control
+        control[kernel.NEXT] = control[kernel.PUT_OUT] = 0
+        control[kernel.ENTERING], control[kernel.WHOLE] = are_ones(batch.diff), batch.whole
+        while why := self._go_on(batch):
+            self._make_room(why)
+        return self._out.take(int(control[kernel.PUT_OUT]))
+
+    @property
+    def groups(self) -> int:
+        """How many groups there are now."""
+        return len(self._groups)
+
+    def contents(self) -> I64:
+        return self._groups.reported(len(self._calls))
+
+    def next_instant(self) -> Bound | None:
+        return self._begins
+
+    def needs_input_since(self) -> Bound | None:
+        if self._keys:
+            return BEGIN if len(self._groups) else None
+        return BEGIN if self._groups.records[self._layout.width + groups.ROWS] else None
+
+    def snapshot(self) -> State:
+        begins = [] if self._begins is None else [*self._begins]
+        return {
+            "span": np.array([self._layout.span.low, self._layout.span.high], np.int64),
+            "records": self._groups.used(),
+            "pool": self._pool[: int(self._pool[0, ordered.EVER]) + 1].copy(),
+            "queues": self._queues[: int(self._queues[0, candidates.EVER]) + 1].copy(),
+            "pairs": self._pairs.copy(),
+            "clock": self._control[kernel.CLOCK : kernel.CLOCK + 1].copy(),
+            "begins": np.array(begins, np.int64),
+        }
+
+    def restore(self, state: State) -> None:
+        arrays = {name: array.astype(np.int64) for name, array in state.items()}
+        low, high = arrays["span"].tolist()
+        self._layout = Layout(self._keys, self._calls, self._leaving, Span(low, high))
+        self._groups.replace(arrays["records"], self._layout.width)
+        self._pool = arrays["pool"]
+        self._queues = arrays["queues"]
+        self._pairs = arrays["pairs"]
+        self._control[kernel.CLOCK] = arrays["clock"][0]
+        self._begins = Bound(*arrays["begins"].tolist()) if len(arrays["begins"]) else None
+        self._configure()
+
+    def by_itself(self) -> Aggregate:
+        """The aggregate as it is if it shares nothing, for `take_over`."""
+        return self
+
+    def take_over(self, other: Aggregate, places: tuple[int, ...], at: int) -> None:
+        """On a new operator: goes on, at a time, with the groups of another over rows that never leave.
+
+        `places` has of each call its place among the other's calls; -1 is COUNT(*).
+        """
+        del at
+        old = other._layout
+        new = Layout(self._keys, self._calls, self._leaving, old.span)
+        records = other._groups.used().reshape(-1, old.width)
+        moved = np.zeros((len(records), new.width), np.int64)
+        moved[:, : new.begin] = old.regrouped(records, self._keys, new, places)
+        columns = {
+            call.arg: other._calls[at].arg for call, at in zip(self._calls, places, strict=True) if at >= 0
+        }
+        for op, column in new.parts[:, [accumulate.OP, accumulate.COLUMN]].tolist():
+            to, size = new.part_of(op, column)
+            there, _ = old.part_of(op, columns[column])
+            moved[:, to : to + size] = records[:, there : there + size]
+        self.restore({**other.snapshot(), "records": moved.reshape(-1)})
+
+    # ------------------------------------------------------------ running
+
+    def _configure(self) -> None:
+        self._control[kernel.KEYS] = self._keys
+        self._control[kernel.RECORD] = self._layout.width
+        self._control[kernel.TREES] = self._layout.count(accumulate.TREE)
+        queues = self._layout.count(accumulate.FIRST_LEAST, accumulate.FIRST_GREATEST)
+        self._control[kernel.QUEUES] = queues
+        done = self._layout.count(*blocks.DONE_HERE)
+        self._control[kernel.BLOCKS] = done == len(self._layout.parts)
+        self._control[kernel.DISTINCTS] = self._layout.count(accumulate.DISTINCT)
+        self._control[kernel.SUMS] = self._layout.count(*accumulate.SETTLED)
+
+    def _nothing(self, at: Bound, columns: int) -> Batch:
+        """A change that changes nothing, so that the one group is looked at."""
+        one = np.zeros((4, 1), np.int64)
+        one[0], one[1] = at
+        return Batch(one[0], one[1], one[2], np.zeros((columns + 1, 1), np.int64))
+
+    def _go_on(self, batch: Batch) -> int:
+        return int(
+            kernel.aggregate(
+                batch.ts,
+                batch.sub,
+                batch.diff,
+                batch.data,
+                self._layout.parts,
+                self._layout.outs,
+                self._groups.table,
+                self._groups.records,
+                self._pool,
+                self._queues,
+                self._pairs,
+                self._dictionary.labels if self._texts else self._no_labels,
+                self._groups.touched,
+                self._guesses,
+                self._slots,
+                self._out.buffer,
+                self._control,
+                self._scratch,
+            )
+        )
+
+    def _make_room(self, why: int) -> None:
+        control = self._control
+        if why == kernel.WANTS_BUFFER:
+            self._out.make_room(int(control[kernel.PUT_OUT]), 2 * int(control[kernel.TOUCHED]))
+            control[kernel.PUT_OUT] = 0
+        elif why == kernel.WANTS_SPAN:
+            need = Span(int(control[kernel.NEED_LOW]), int(control[kernel.NEED_HIGH]))
+            wider = Layout(self._keys, self._calls, self._leaving, self._layout.span | need)
+            self._groups.replace(self._layout.moved(self._groups.records, wider), wider.width)
+            self._layout = wider
+            self._configure()
+        elif why == kernel.WANTS_GROUPS:
+            self._groups.grow()
+        elif why == kernel.WANTS_NODES:
+            self._pool = longer(self._pool)
+        elif why == kernel.WANTS_CANDIDATES:
+            self._queues = longer(self._queues)
+        else:
+            pairs = np.zeros((max(2 * (len(self._pairs) - 1), 64) + 1, 3), np.int64)
+            counted.move_all(self._pairs, pairs)
+            self._pairs = pairs

@@ -1,0 +1,207 @@
+"""The symmetric hash join over changes.
+
+An arriving change meets the rows that the other side holds at that moment, then joins its own side's
+bag. Taken in instant order, a pair is therefore found exactly once, by whichever of its changes comes
+later, and the sum of the pairs' diffs is exact at every instant. Within an instant any order will do.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from kasen.engine.kernels.compiled import M, V, compiled
+from kasen.engine.kernels.hashing import hash_key
+from kasen.engine.kernels.multimap import BY_KEY, CHAIN, NEXT, NONE, WEIGHT, WORDS, change, find_key, is_full
+
+I64 = npt.NDArray[np.int64]
+
+# What a kernel that can stop and go on says when it returns.
+DONE, OUTPUT_FULL, LEFT_FULL, RIGHT_FULL = range(4)
+
+# The cursor: the next change on each side, the next partner of that change, the pairs written; and
+# (if it is that long) whether only the left side's changes make pairs.
+LEFT, RIGHT, PARTNER, WRITTEN, LEFT_ONLY = range(5)
+#: PARTNER, when the change has not been begun.
+START = -2
+
+BEGINNING = np.array([0, 0, START, 0, 0], np.int64)
+# The shape of `ahead`: how far the kernel looks ahead, and what it keeps of each change.
+AHEAD = (5, 64)
+
+
+@compiled(f"int64({V})")
+def null_bits(keys: I64) -> int:
+    """The NULL word's bits of the given columns."""
+    bits = 0
+    for k in range(len(keys)):
+        bits |= 1 << keys[k]
+    return bits
+
+
+@compiled(f"boolean({V}, {V}, int64, {V}, {V}, int64)")
+def comes_first(ts: I64, sub: I64, i: int, other_ts: I64, other_sub: I64, j: int) -> bool:
+    """Whether change i, if there is one, is not later than change j of the other side, if there is one."""
+    if i == len(ts) or j == len(other_ts):
+        return i < len(ts)
+    return bool(ts[i] < other_ts[j] or (ts[i] == other_ts[j] and sub[i] <= other_sub[j]))
+
+
+@compiled(f"int64({M}, {V}, int64, {M}, {M}, {M}, {M}, {M})")
+def look_ahead(
+    data: I64, keys: I64, begin: int, slots: I64, heads: I64, others: I64, other_heads: I64, ahead: I64
+) -> int:
+    """Hashes the keys of the next changes into ahead[0], and returns where to look ahead again.
+
+    It also reads what these changes will read of both bags. Its reads do not wait for each other, as
+    those of one probe do, so a large bag's memory delays have passed before the probes begin.
+    """
+    n = min(ahead.shape[1], data.shape[1] - begin)
+    if n == 1:
+        ahead[0, 0] = np.int64(hash_key(data, keys, begin))
+        return begin + 1
+    for k in range(n):
+        key_hash = np.int64(hash_key(data, keys, begin + k))
+        ahead[0, k] = key_hash
+        ahead[1, k] = max(heads[BY_KEY, key_hash & (heads.shape[1] - 1)], 0)
+        ahead[2, k] = max(other_heads[BY_KEY, key_hash & (other_heads.shape[1] - 1)], 0)
+    for k in range(n):
+        mine, theirs = ahead[1, k], ahead[2, k]
+        ahead[1, k] = max(slots[mine, CHAIN], 0)
+        ahead[2, k] = max(slots[mine, NEXT], 0)
+        ahead[3, k] = max(others[theirs, CHAIN], 0)
+        ahead[4, k] = max(others[theirs, NEXT], 0)
+    read = 0
+    for k in range(n):
+        read ^= slots[ahead[1, k], WORDS] ^ slots[ahead[2, k], WORDS]
+        read ^= others[ahead[3, k], WORDS] ^ others[ahead[4, k], WORDS]
+    ahead[1, 0] = read  # so that the reads are not left out as useless
+    return int(begin + n)
+
+
+@compiled(f"int64(int64, int64, int64, {M}, int64, boolean, {M}, int64, {V}, {V}, {V}, {M}, {V})")
+def pair_up(
+    ts: int,
+    sub: int,
+    diff: int,
+    data: I64,
+    row: int,
+    from_left: bool,
+    slots: I64,
+    partner: int,
+    out_ts: I64,
+    out_sub: I64,
+    out_diff: I64,
+    out_data: I64,
+    cursor: I64,
+) -> int:
+    """Writes the row beside `partner` and each row after it in the list; returns the first without room.
+
+    The output's words are the left row's columns, the right row's columns, and both rows' NULL bits.
+    """
+    columns = data.shape[0] - 1
+    others = out_data.shape[0] - 1 - columns
+    at, other_at = (0, columns) if from_left else (others, 0)
+    n = cursor[WRITTEN]
+    while partner != NONE and n < len(out_ts):
+        out_ts[n] = ts
+        out_sub[n] = sub
+        out_diff[n] = diff * slots[partner, WEIGHT]
+        for c in range(columns):
+            out_data[at + c, n] = data[c, row]
+        for c in range(others):
+            out_data[other_at + c, n] = slots[partner, WORDS + c]
+        nulls = (data[columns, row] << at) | (slots[partner, WORDS + others] << other_at)
+        out_data[columns + others, n] = nulls
+        n += 1
+        partner = slots[partner, NEXT]
+    cursor[WRITTEN] = n
+    return partner
+
+
+_SIDE = f"{V}, {V}, {V}, {M}, {V}, {M}, {M}, {V}, {M}"
+
+
+@compiled(f"int64({_SIDE}, {_SIDE}, {V}, {V}, {V}, {M}, {V})")
+def join(
+    l_ts: I64,
+    l_sub: I64,
+    l_diff: I64,
+    l_data: I64,
+    l_keys: I64,
+    l_slots: I64,
+    l_heads: I64,
+    l_counts: I64,
+    l_ahead: I64,
+    r_ts: I64,
+    r_sub: I64,
+    r_diff: I64,
+    r_data: I64,
+    r_keys: I64,
+    r_slots: I64,
+    r_heads: I64,
+    r_counts: I64,
+    r_ahead: I64,
+    out_ts: I64,
+    out_sub: I64,
+    out_diff: I64,
+    out_data: I64,
+    cursor: I64,
+) -> int:
+    """Joins the two sides' changes; each side has changes, key columns and a bag (see multimap).
+
+    Returns DONE, or what has run out of room. The caller then makes room and calls again with the
+    same changes and cursor; the cursor begins as a copy of BEGINNING.
+    A row with a NULL in its key matches nothing, so it is not kept.
+    """
+    l_null, r_null = null_bits(l_keys), null_bits(r_keys)
+    i, j, partner = cursor[LEFT], cursor[RIGHT], cursor[PARTNER]
+    l_begin, l_end, r_begin, r_end = i, i, j, j
+    left_only = len(cursor) > LEFT_ONLY and cursor[LEFT_ONLY] != 0
+    status = DONE
+    while i < len(l_ts) or j < len(r_ts):
+        if comes_first(l_ts, l_sub, i, r_ts, r_sub, j):
+            if i == l_end:
+                l_begin = i
+                l_end = look_ahead(l_data, l_keys, i, l_slots, l_heads, r_slots, r_heads, l_ahead)
+            if not l_data[-1, i] & l_null:
+                key_hash = l_ahead[0, i - l_begin]
+                if is_full(l_slots, l_counts):
+                    status = LEFT_FULL
+                    break
+                if partner == START:
+                    partner = find_key(r_slots, r_heads, r_keys, l_data, l_keys, i, key_hash)
+                partner = pair_up(
+                    l_ts[i], l_sub[i], l_diff[i], l_data, i, True, r_slots, partner,
+                    out_ts, out_sub, out_diff, out_data, cursor,
+                )  # fmt: skip
+                if partner != NONE:
+                    status = OUTPUT_FULL
+                    break
+                change(l_slots, l_heads, l_counts, l_keys, l_data, i, key_hash, l_diff[i], l_ts[i])
+            i += 1
+        else:
+            if j == r_end:
+                r_begin = j
+                r_end = look_ahead(r_data, r_keys, j, r_slots, r_heads, l_slots, l_heads, r_ahead)
+            if not r_data[-1, j] & r_null:
+                key_hash = r_ahead[0, j - r_begin]
+                if is_full(r_slots, r_counts):
+                    status = RIGHT_FULL
+                    break
+                if partner == START:
+                    partner = NONE
+                    if not left_only:
+                        partner = find_key(l_slots, l_heads, l_keys, r_data, r_keys, j, key_hash)
+                partner = pair_up(
+                    r_ts[j], r_sub[j], r_diff[j], r_data, j, False, l_slots, partner,
+                    out_ts, out_sub, out_diff, out_data, cursor,
+                )  # fmt: skip
+                if partner != NONE:
+                    status = OUTPUT_FULL
+                    break
+                change(r_slots, r_heads, r_counts, r_keys, r_data, j, key_hash, r_diff[j], r_ts[j])
+            j += 1
+        partner = START
+    cursor[LEFT], cursor[RIGHT], cursor[PARTNER] = i, j, partner
+    return status

@@ -1,0 +1,79 @@
+"""The growable arrays behind one side of a join."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kasen.engine.batch import I64, Bound
+from kasen.engine.kernels import multimap
+from kasen.engine.operator import State
+from kasen.engine.window.held_tuples import HeldTuples, without_times
+
+_FIRST_CAPACITY = 256
+
+
+class RowStore:
+    """A bag of rows of `words` words, found by the words in `keys`; see kasen.kernels.multimap."""
+
+    __slots__ = ("arrays", "counts", "heads", "keys", "slots", "words")
+
+    def __init__(self, words: int, keys: tuple[int, ...], payload: int = 0) -> None:
+        self.words = words
+        self.keys: I64 = np.array(keys, np.int64)
+        self.counts: I64 = np.array([multimap.NONE, 0, 0], np.int64)
+        self._hold(np.zeros((_FIRST_CAPACITY, multimap.WORDS + words + payload), np.int64))
+
+    def is_half_full(self) -> bool:
+        return 2 * int(self.counts[multimap.LIVE]) >= len(self.slots)
+
+    def grow(self, least: int = 0) -> None:
+        """At least doubles the room; slots keep their numbers."""
+        capacity = 2 * len(self.slots)
+        while capacity < least:
+            capacity *= 2
+        slots = np.zeros((capacity, self.slots.shape[1]), np.int64)
+        slots[: len(self.slots)] = self.slots
+        self._hold(slots)
+        multimap.rebuild_heads(self.slots, self.heads, self.counts, self.keys, self.words)
+
+    def _hold(self, slots: I64) -> None:
+        self.slots = slots
+        self.heads: I64 = np.full((2, len(slots)), multimap.NONE, np.int64)
+        #: What kernels take of a bag, in their order.
+        self.arrays = (self.keys, self.slots, self.heads, self.counts)
+
+    def since(self) -> Bound | None:
+        """The ts at which the longest present row entered."""
+        live = self._live()
+        return Bound(int(live[:, multimap.SINCE].min())) if len(live) else None
+
+    def held_tuples(self) -> HeldTuples:
+        """The rows, each as often as it is there."""
+        live = self._live()
+        rows = np.repeat(
+            live[:, multimap.WORDS : multimap.WORDS + self.words], live[:, multimap.WEIGHT], axis=0
+        )
+        return without_times(rows.T)
+
+    def snapshot(self, name: str) -> State:
+        live = self._live()
+        return {
+            f"{name}_rows": np.ascontiguousarray(live[:, multimap.WORDS : multimap.WORDS + self.words].T),
+            f"{name}_payload": live[:, multimap.WORDS + self.words :].copy(),
+            f"{name}_weights": live[:, multimap.WEIGHT].copy(),
+            f"{name}_since": live[:, multimap.SINCE].copy(),
+        }
+
+    def restore(self, state: State, name: str) -> None:
+        rows, weights, since = (
+            np.ascontiguousarray(state[f"{name}_{part}"], np.int64) for part in ("rows", "weights", "since")
+        )
+        if len(weights) > len(self.slots):
+            self.grow(len(weights))
+        multimap.fill(self.slots, self.heads, self.counts, self.keys, rows, weights, since)
+        self.slots[: len(weights), multimap.WORDS + self.words :] = state[f"{name}_payload"]
+
+    def _live(self) -> I64:
+        used = self.slots[: self.counts[multimap.USED]]
+        live: I64 = used[used[:, multimap.PREV] != multimap.UNLINKED]
+        return live

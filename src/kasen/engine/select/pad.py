@@ -1,0 +1,30 @@
+"""Columns of NULLs beside rows: what an outer join puts out for rows without a match."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from kasen.engine.batch import Batch, Bound
+from kasen.engine.operator import Stateless
+
+
+class Pad(Stateless):
+    """Adds NULL columns before and after the rows' own."""
+
+    def __init__(self, columns_before: int, columns: int, columns_after: int) -> None:
+        self._before = columns_before
+        self._columns = columns
+        self._width = columns_before + columns + columns_after
+        added_before = (1 << columns_before) - 1
+        added_after = ((1 << columns_after) - 1) << (columns_before + columns)
+        self._nulls = np.int64(added_before | added_after)
+
+    def process(self, inputs: Sequence[Batch], upto: Bound) -> Batch:
+        del upto
+        (batch,) = inputs
+        data = np.zeros((self._width + 1, len(batch)), np.int64)
+        data[self._before : self._before + self._columns] = batch.data[:-1]
+        data[-1] = (batch.nulls << self._before) | self._nulls
+        return Batch(batch.ts, batch.sub, batch.diff, data)

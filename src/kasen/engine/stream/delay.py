@@ -1,0 +1,64 @@
+"""<d> and <Now>: a stream moved into the future. Where loops are cut."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from kasen.engine.batch import Batch, Bound, empty
+from kasen.engine.fifo import Fifo
+from kasen.engine.operator import State
+
+
+class Delay:
+    """Moves tuples by `length` units, or by one tick (None). Their order stays, so a queue will do."""
+
+    def __init__(self, columns: int, length: int | None) -> None:
+        self._columns = columns
+        self._length = length
+        self._due = Fifo(columns)
+        self._closed = False
+
+    def close(self) -> None:
+        """Drops what is due and whatever else comes: the input has ended."""
+        self._due.drop(len(self._due))
+        self._closed = True
+
+    def process(self, inputs: Sequence[Batch], upto: Bound) -> Batch:
+        batch = inputs[0]
+        if self._closed:
+            return empty(self._columns)
+        if len(batch):
+            self._due.append(self._moved(batch))
+        due = self._due
+        count = int(np.searchsorted(due.ts, upto.ts, "left"))
+        ties = int(np.searchsorted(due.ts, upto.ts, "right"))
+        count += int(np.searchsorted(due.sub[count:ties], upto.sub, "left"))
+        ready = Batch(
+            due.ts[:count].copy(), due.sub[:count].copy(), np.ones(count, np.int64), due.rows(0, count)
+        )
+        due.drop(count)
+        return ready
+
+    def _moved(self, batch: Batch) -> Batch:
+        if self._length is None:
+            return Batch(batch.ts, batch.sub + 1, batch.diff, batch.data)
+        return Batch(batch.ts + self._length, batch.sub, batch.diff, batch.data)
+
+    def next_instant(self) -> Bound | None:
+        due = self._due
+        return Bound(int(due.ts[0]), int(due.sub[0])) if len(due) else None
+
+    def snapshot(self) -> State:
+        return self._due.snapshot()
+
+    def restore(self, state: State) -> None:
+        self._due.restore(state)
+
+    def needs_input_since(self) -> Bound | None:
+        due = self._due
+        if not len(due):
+            return None
+        ts, sub = int(due.ts[0]), int(due.sub[0])
+        return Bound(ts, sub - 1) if self._length is None else Bound(ts - self._length, sub)

@@ -1,0 +1,293 @@
+"""Windows whose tuples enter and leave in arrival order: RANGE, NOW, RANGE SLIDE, ROWS, ROWS SLIDE.
+
+Each tuple enters its window's relation at one instant and leaves it at a later one. For time windows both
+follow from the tuple's own time; for row windows, from the arrival of the tuple that fills a slide or
+pushes it out. Either way instants of entering and leaving never go back as tuples arrive, so a
+queue with two marks (entered, left) is all the state there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from kasen.engine.batch import I64, Batch, Bound, concat, empty, two_in_order
+from kasen.engine.fifo import Fifo
+from kasen.engine.operator import State
+from kasen.engine.window.held_tuples import HeldTuples
+from kasen.engine.window.kernels import timed as kernel
+
+
+class Unbounded:
+    """Every tuple so far: a stream's tuples are the relation's changes."""
+
+    def process(self, inputs: Sequence[Batch], upto: Bound) -> Batch:
+        del upto
+        return inputs[0]
+
+    def next_instant(self) -> Bound | None:
+        return None
+
+    def snapshot(self) -> State:
+        return {}
+
+    def restore(self, state: State) -> None:
+        del state
+
+    def needs_input_since(self) -> Bound | None:
+        return None
+
+
+class Timed:
+    """What RANGE, NOW and RANGE SLIDE have in common; `shape` says when a tuple enters and leaves."""
+
+    def __init__(self, columns: int, kind: int, length: int = 0, slide: int = 1) -> None:
+        self._columns = columns
+        self._shape = np.array([kind, length, slide], np.int64)
+        self._held = Fifo(columns)
+        self._entered = 0
+
+    def process(self, inputs: Sequence[Batch], upto: Bound) -> Batch:
+        batch = inputs[0]
+        held = self._held
+        if len(batch):
+            held.append(batch)
+        elif not len(held):
+            return batch
+        start, end = held.span
+        entered = start + self._entered
+        left, entered_to = kernel.moved(
+            held.instants, start, entered, end, self._shape, min(upto.ts, _GREATEST), upto.sub
+        )
+        count = entered_to - entered + left - start
+        ts, sub, diff = np.empty(count, np.int64), np.empty(count, np.int64), np.empty(count, np.int64)
+        data = np.empty((self._columns + 1, count), np.int64)
+        if count:
+            order = np.empty(count, np.int64)
+            kernel.changes(
+                held.instants, held.data, start, left, entered, order, ts, sub, diff, data, self._shape
+            )
+            held.drop(left - start)
+            self._entered = entered_to - left
+        return Batch(ts, sub, diff, data)
+
+    def next_instant(self) -> Bound | None:
+        held = self._held
+        if not len(held):
+            return None
+        start, end = held.span
+        return Bound(*kernel.due(held.instants, start, start + self._entered, end, self._shape))
+
+    def last_instant(self) -> Bound | None:
+        """When the newest tuple held leaves."""
+        return self._leaving(-1) if len(self._held) else None
+
+    def contents(self) -> I64:
+        return self._held.rows(0, self._entered)
+
+    def held_tuples(self, position: int) -> HeldTuples:
+        del position
+        return HeldTuples(self._held.batch())
+
+    def _leaving(self, at: int) -> Bound:
+        return Bound(*kernel.leaving(int(self._held.ts[at]), int(self._held.sub[at]), self._shape))
+
+    def snapshot(self) -> State:
+        return {**self._held.snapshot(), "entered": np.array([self._entered])}
+
+    def restore(self, state: State) -> None:
+        self._held.restore(state)
+        self._entered = int(state["entered"][0])
+
+    def needs_input_since(self) -> Bound | None:
+        held = self._held
+        return Bound(int(held.ts[0]), int(held.sub[0])) if len(held) else None
+
+
+class Range(Timed):
+    """[RANGE length]: alive while the instant's ts <= its ts + length."""
+
+    def __init__(self, columns: int, length: int) -> None:
+        super().__init__(columns, kernel.RANGE, length)
+
+
+class Now(Timed):
+    """[NOW]: alive at its own instant, leaving one tick later."""
+
+    def __init__(self, columns: int) -> None:
+        super().__init__(columns, kernel.NOW)
+
+
+class Slide(Timed):
+    """[RANGE length SLIDE slide]: in the windows [k*slide - length, k*slide) that hold its ts.
+
+    The first is at the least k*slide > ts; it is out at the least k*slide > ts + length. With
+    length < slide these can be the same: then no window ever holds the tuple.
+    """
+
+    def __init__(self, columns: int, length: int, slide: int) -> None:
+        super().__init__(columns, kernel.SLIDING, length, slide)
+        self._length = length
+        self._slide = slide
+
+    def process(self, inputs: Sequence[Batch], upto: Bound) -> Batch:
+        batch = inputs[0]
+        if self._length < self._slide and len(batch):
+            first = _next_multiple(batch.ts, self._slide)
+            out = _next_multiple(_plus(batch.ts, self._length), self._slide)
+            batch = batch.where(first < out)
+        return super().process((batch,), upto)
+
+
+class Rows:
+    """[ROWS count SLIDE slide]: the last `count` of the first c tuples, c the greatest full slide so far.
+
+    Tuple number o (from 1) enters when number ceil(o / slide) * slide arrives, and leaves when the first
+    multiple of slide >= o + count does.
+    """
+
+    def __init__(self, columns: int, count: int, slide: int = 1) -> None:
+        self._columns = columns
+        self._count = count
+        self._slide = slide
+        self._held = Fifo(columns)
+        self._first = 1  # the ordinal of the oldest tuple held
+        self._entered = 0  # how many of the held tuples are in the relation
+        self._dropped = (-(2**63), 0, 0)  # the instant dropped last, and how many of its tuples were
+        self._start: Bound | None = None  # what is older than this was counted by another copy
+
+    def process(self, inputs: Sequence[Batch], upto: Bound) -> Batch:
+        del upto
+        batch = inputs[0]
+        if self._start is not None and len(batch):
+            batch = self._since_start(batch)
+        if not len(batch):
+            return batch
+        held = self._held
+        before = self._first + len(held) - 1
+        held.append(batch)
+        total = before + len(batch)
+        full = total // self._slide * self._slide
+        entered = max(0, full - self._first + 1)
+        left = max(0, full - self._count - self._first + 1)
+        changes = [
+            self._moved(batch, before, held.rows(self._entered, entered), self._entered, self._in, 1),
+            self._moved(batch, before, held.rows(0, left), 0, self._out, -1),
+        ]
+        self._drop(left)
+        self._entered = entered - left
+        return _in_order(changes, self._columns)
+
+    def _drop(self, count: int) -> None:
+        if count:
+            ts, sub = self._held.ts, self._held.sub
+            last = int(ts[count - 1]), int(sub[count - 1])
+            run = 1
+            if count > 1:
+                of_ts = int(np.searchsorted(ts[:count], last[0], "left"))
+                run = count - of_ts - int(np.searchsorted(sub[of_ts:count], last[1], "left"))
+            before = self._dropped[2] if self._dropped[:2] == last and run == count else 0
+            self._dropped = (*last, before + run)
+            self._held.drop(count)
+            self._first += count
+
+    def _since_start(self, batch: Batch) -> Batch:
+        assert self._start is not None
+        first = int(np.searchsorted(batch.ts, self._start.ts, "left"))
+        same = int(np.searchsorted(batch.ts, self._start.ts, "right"))
+        first += int(np.searchsorted(batch.sub[first:same], self._start.sub, "left"))
+        if first < len(batch):
+            self._start = None
+        return batch.take(np.arange(first, len(batch)))
+
+    def counted(self) -> tuple[Bound, int] | None:
+        """The oldest instant held, and how many tuples came before it: what `count_from` needs."""
+        held = self._held
+        if not len(held):
+            return None
+        oldest = Bound(int(held.ts[0]), int(held.sub[0]))
+        ahead = self._dropped[2] if self._dropped[:2] == oldest else 0
+        return oldest, self._first - 1 - ahead
+
+    def count_from(self, oldest: Bound, before: int) -> None:
+        """On a new operator: `before` tuples came before the instant `oldest`; older ones are passed over."""
+        self._start = oldest
+        self._first = before + 1
+
+    def count_on(self, first: int) -> None:
+        """On a new operator: the next tuple is number `first` of the stream."""
+        self._first = first
+
+    def contents(self) -> I64:
+        return self._held.rows(0, self._entered)
+
+    def held_tuples(self, position: int) -> HeldTuples:
+        del position
+        return HeldTuples(self._held.batch(), self._first)
+
+    def _in(self, ordinals: I64) -> I64:
+        return -(-ordinals // self._slide) * self._slide
+
+    def _out(self, ordinals: I64) -> I64:
+        return -(-(ordinals + self._count) // self._slide) * self._slide
+
+    def _moved(
+        self, batch: Batch, before: int, rows: I64, position: int, when: Callable[[I64], I64], diff: int
+    ) -> Batch:
+        """Tuples from `position` on, changing at the arrival of the ordinals that `when` gives."""
+        ordinals = np.arange(rows.shape[1], dtype=np.int64) + (self._first + position)
+        arrivals = when(ordinals) - before - 1
+        return Batch(batch.ts[arrivals], batch.sub[arrivals], np.full(len(arrivals), diff, np.int64), rows)
+
+    def next_instant(self) -> Bound | None:
+        return None
+
+    def snapshot(self) -> State:
+        start = [] if self._start is None else [*self._start]
+        return {
+            **self._held.snapshot(),
+            "marks": np.array([self._first, self._entered]),
+            "dropped": np.array(self._dropped, np.int64),
+            "start": np.array(start, np.int64),
+        }
+
+    def restore(self, state: State) -> None:
+        self._held.restore(state)
+        self._first, self._entered = (int(mark) for mark in state["marks"])
+        ts, sub, count = (int(mark) for mark in state["dropped"])
+        self._dropped = ts, sub, count
+        self._start = Bound(*(int(mark) for mark in state["start"])) if len(state["start"]) else None
+
+    def needs_input_since(self) -> Bound | None:
+        held = self._held
+        return Bound(int(held.ts[0]), int(held.sub[0])) if len(held) else None
+
+
+_GREATEST = 2**63 - 1
+
+
+def _plus(ts: I64, length: int) -> I64:
+    """ts + length, stopping at the end of time instead of wrapping around."""
+    limit = _GREATEST - length
+    return np.where(ts > limit, _GREATEST, ts + length)
+
+
+def _next_multiple(ts: I64, slide: int) -> I64:
+    """The least multiple of `slide` greater than ts."""
+    return (ts // slide + 1) * slide
+
+
+def _in_order(changes: list[Batch], columns: int) -> Batch:
+    """Both lists of changes in instant order."""
+    one, other = changes
+    if not len(other):
+        return _owned(one) if len(one) else empty(columns)
+    if not len(one):
+        return _owned(other)
+    return concat(changes, columns).take(two_in_order(one, other))
+
+
+def _owned(batch: Batch) -> Batch:
+    """A copy of what may be a view of the queue."""
+    return Batch(batch.ts.copy(), batch.sub.copy(), batch.diff, batch.data)

@@ -1,0 +1,122 @@
+"""The end of a chain: writes what comes over links to csv files, each tuple once, whatever happens.
+
+A journal beside the files says how far each link was written, at which length of its file, and under which
+generation. It is written after the file, so a restarted sink cuts its files back to what the journal says.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from pathlib import Path
+
+import pyarrow as pa
+
+from kasen.connect.csv.sink import CsvSink
+from kasen.errors import DataError
+from kasen.ha.config import Neighbour
+from kasen.ha.link.out_queue import times
+from kasen.ha.link.wire import BEGIN, Json, Piece, digest, pack, unpack
+from kasen.ha.work.work import Result
+from kasen.runtime.history import Restart
+
+_REMEMBERED = 500
+_JOURNAL_BYTES = 1 << 20
+
+
+class SinkWork:
+    """Files `<stream>.csv` in a folder."""
+
+    def __init__(self, folder: Path, inputs: tuple[Neighbour, ...]) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder = folder
+        self._journal = folder / "journal.jsonl"
+        self._files: dict[str, CsvSink] = {}
+        self._schemas: dict[str, pa.Schema] = {}
+        self.positions = {link.stream: BEGIN for link in inputs}
+        #: The latest generation that each link was written under, and the copy that led it.
+        self.leaders = {link.stream: (1, link.copies[0]) for link in inputs}
+        self.ended = {link.stream: False for link in inputs}
+        self._lengths: dict[str, int] = {}
+        #: Of the latest pieces, µs from their first tuple's own time to its being written, by the wall clock.
+        self.lateness: deque[int] = deque(maxlen=_REMEMBERED)
+        self._read_journal()
+        self._log = self._journal.open("ab")
+
+    def _read_journal(self) -> None:
+        if not self._journal.exists():
+            return
+        whole = self._journal.read_bytes()
+        complete = whole[: whole.rfind(b"\n") + 1]
+        if len(complete) < len(whole):
+            with self._journal.open("r+b") as file:
+                file.truncate(len(complete))
+        for number, line in enumerate(complete.splitlines(), 1):
+            entry = self._parse(line, number)
+            stream = entry["stream"]
+            if stream not in self.positions:
+                raise DataError(f"{self._journal} is of a sink with a link for {stream}")
+            self.positions[stream], self._lengths[stream] = entry["position"], entry["length"]
+            self.ended[stream] = entry["ended"]
+            if "copy" in entry:
+                self.leaders[stream] = entry["generation"], entry["copy"]
+
+    def _parse(self, line: bytes, number: int) -> Json:
+        """An entry and, behind a tab, its checksum; journals of earlier versions have none."""
+        text, _, sum_ = line.partition(b"\t")
+        try:
+            if sum_ and digest(text).encode() != sum_:
+                raise DataError("its checksum does not fit")
+            return unpack(text)
+        except DataError as fault:
+            # What earlier lines say may be less than upstream still holds.
+            remedy = f"remove {self._folder} and start the cluster anew"
+            raise DataError(f"{self._journal}, line {number}, is damaged ({fault}); {remedy}") from None
+
+    def accept(self, link: Neighbour, schema: pa.Schema) -> None:
+        if link.stream not in self._files:
+            path = self._folder / f"{link.stream}.csv"
+            self._files[link.stream] = CsvSink(path, schema, self._lengths.get(link.stream))
+            self._schemas[link.stream] = schema
+
+    def check(self, stream: str, batch: pa.RecordBatch) -> None:
+        if batch.schema != self._schemas[stream]:
+            raise DataError(f"{stream}: other columns than its file has: {', '.join(batch.schema.names)}")
+
+    def begin(self, restart: Restart | None) -> None:
+        raise AssertionError(f"a sink never starts anew {restart}")
+
+    def process(self, pieces: list[tuple[str, Piece]]) -> Result:
+        for stream, piece in pieces:
+            file = self._files[stream]
+            if piece.batch is not None:
+                file.write(pa.Table.from_batches([piece.batch]))
+                self.lateness.append(time.time_ns() // 1000 - int(times(piece.batch)[0]))
+            file.flush(sync=piece.ended)
+            self.positions[stream] = piece.upto
+            self.ended[stream] = self.ended[stream] or piece.ended
+            self._lengths[stream] = file.position()
+            self._log.write(self._entry(stream))
+        self._log.flush()
+        if self._log.tell() > _JOURNAL_BYTES:
+            self._shorten()
+        return Result({}, max(self.positions.values()), all(self.ended.values()))
+
+    def _entry(self, stream: str) -> bytes:
+        generation, copy = self.leaders[stream]
+        entry = {"stream": stream, "position": self.positions[stream], "length": self._lengths[stream]}
+        text = pack(entry | {"generation": generation, "copy": copy, "ended": self.ended[stream]})
+        return text + b"\t" + digest(text).encode() + b"\n"
+
+    def _shorten(self) -> None:
+        """Only the last line of each stream counts. The old journal counts until the new one has its name."""
+        draft = self._journal.with_suffix(".draft")
+        draft.write_bytes(b"".join(self._entry(stream) for stream in self._lengths))
+        draft.replace(self._journal)
+        self._log.close()
+        self._log = self._journal.open("ab")
+
+    def close(self) -> None:
+        for file in self._files.values():
+            file.close()
+        self._log.close()

@@ -1,0 +1,312 @@
+"""From lowered plan nodes to running operators: configuration, not compilation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from kasen.cql import bound
+from kasen.cql.bound import SetKind, StreamKind
+from kasen.cql.expr import Aggregate as AggregateCall
+from kasen.cql.expr import Column, Expr
+from kasen.engine.aggregate.group.aggregate import Aggregate, AggregateSpec, Leaving
+from kasen.engine.aggregate.sliding.sliding_aggregate import SlidingAggregate
+from kasen.engine.aggregate.user.aggregate import UserAggregate
+from kasen.engine.aggregate.user.call import UserCall
+from kasen.engine.aggregate.user.group_state import FromBag, FromPanes
+from kasen.engine.batch import ORDER_INTEGER, check_width, orderings
+from kasen.engine.expr.block_program import LateProgram
+from kasen.engine.failures import Failures
+from kasen.engine.join.hash.hash_join import HashJoin
+from kasen.engine.join.multiway import mjoin, parallel_trees, rings
+from kasen.engine.join.multiway.mjoin import MJoin, Seen
+from kasen.engine.join.multiway.parallel_mjoin import ParallelMJoin
+from kasen.engine.join.pair.counted_join import CountedPairJoin
+from kasen.engine.join.pair.pair_join import PairJoin
+from kasen.engine.join.semi.semi_join import SemiJoin
+from kasen.engine.operator import Operator
+from kasen.engine.select.filter import Filter
+from kasen.engine.select.pad import Pad
+from kasen.engine.select.project import Project
+from kasen.engine.sets.bag import Bag
+from kasen.engine.sets.union import Union
+from kasen.engine.stream.delay import Delay
+from kasen.engine.stream.streamify import Every, Inserted, Whole
+from kasen.engine.stream.value_order import ValueOrder
+from kasen.engine.text.dictionary import Dictionary
+from kasen.engine.window import window as windows
+from kasen.engine.window.activity import Reports, Touches
+from kasen.engine.window.ordinal_rows import OrdinalRows
+from kasen.engine.window.partition import PartitionRows
+from kasen.plan import logical
+from kasen.plan.logical import Deletions, Node, SemiKind
+from kasen.plan.lower import joins as lower_joins
+from kasen.plan.lower import lower
+from kasen.plan.lower.expr.block_program import block_program
+from kasen.plan.lower.expr.vectors import compile_condition, compile_items, compiled_late
+from kasen.plan.lower.joins import MultiJoin, nothing_cancels
+from kasen.types import Kind, Schema
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What all operators of a pipeline share."""
+
+    dictionary: Dictionary
+    failures: Failures
+
+
+def instantiate(node: Node, context: Context) -> Operator:
+    """A fresh operator for one step."""
+    check_width(node.schema, type(node).__name__)
+    columns = len(node.schema)
+    match node:
+        case logical.Filter(condition=condition):
+            compiled = partial(compile_condition, condition, context.dictionary, context.failures)
+            return Filter(compiled_late(compiled), _late(condition, context))
+        case logical.Project(items=items):
+            programs = [None if isinstance(item, Column) else _late(item, context) for item in items]
+            return Project(compile_items(items, context.dictionary, context.failures), programs)
+        case logical.WindowNode(window=window):
+            return _window(window, columns)
+        case logical.Reports(window=window):
+            return Reports(window.length, window.slide, with_bounds=True)
+        case logical.Touches(window=window):
+            return _touches(window)
+        case logical.InnerJoin():
+            return _join(node, context)
+        case MultiJoin():
+            return _multi_join(node, context)
+        case lower_joins.Numbered(number=number):
+            return parallel_trees.Numbered(number)
+        case lower_joins.Selected():
+            return parallel_trees.Selected(columns)
+        case lower_joins.LeftJoined():
+            return _left_joined(node, context)
+        case logical.SemiJoin():
+            return _semi(node, context)
+        case lower.Pad(child=child, before=before, after=after):
+            return Pad(before, len(child.schema), after)
+        case logical.Aggregate():
+            return _aggregate(node, context)
+        case lower.SlidingAggregate():
+            return _sliding_aggregate(node, context)
+        case lower.CountedJoin():
+            return _counted_join(node)
+        case lower.OrdinalRows(window=window):
+            return OrdinalRows(columns, window.count, window.slide)
+        case logical.Distinct():
+            return Bag("distinct", columns)
+        case logical.SetOp(kind=SetKind.UNION, all=True):
+            return Union(columns)
+        case logical.SetOp(kind=kind, all=all_):
+            return Bag(kind.value.lower() + (" all" if all_ else ""), columns)
+        case logical.Streamify():
+            return _streamify(node, context)
+        case logical.Delay(length=length):
+            return Delay(columns, length.length)
+    raise AssertionError(f"no operator for {type(node).__name__}")
+
+
+def _late(expr: Expr, context: Context) -> LateProgram:
+    return LateProgram(partial(block_program, expr, context.dictionary))
+
+
+def _window(window: bound.Window, columns: int) -> Operator:
+    match window:
+        case bound.Unbounded():
+            return windows.Unbounded()
+        case bound.Now():
+            return windows.Now(columns)
+        case bound.Range(length):
+            return windows.Range(columns, length)
+        case bound.Slide(length, slide):
+            return windows.Slide(columns, length, slide)
+        case bound.Rows(count, slide):
+            return windows.Rows(columns, count, slide)
+        case bound.PartitionRows(keys, count):
+            return PartitionRows(columns, keys, count)
+    raise AssertionError(f"no window {window}")
+
+
+def _touches(window: bound.Window | None) -> Operator:
+    match window:
+        case bound.Slide(length, slide):
+            return Reports(length, slide, with_bounds=False)
+        case bound.Now():
+            return Touches(windows.Now(0))
+        case bound.Range(length):
+            return Touches(windows.Range(0, length))
+        case bound.Rows(_, slide):
+            # A row window moves when a slide is full; which tuple leaves does not matter here.
+            return Touches(windows.Rows(0, slide, slide))
+    # An arrival is all that moves the others: UNBOUNDED, PARTITION BY ROWS, an outside relation.
+    return Touches(windows.Unbounded())
+
+
+def _join(node: logical.InnerJoin, context: Context) -> Operator:
+    left, right = node.inputs
+    pairs = [(_index(each[0][1]), _index(each[1][1])) for each in node.classes]
+    residual = None
+    if node.residual is not None:
+        residual = compile_condition(node.residual, context.dictionary, context.failures)
+    return HashJoin(
+        len(left.schema),
+        len(right.schema),
+        tuple(a for a, _ in pairs),
+        tuple(b for _, b in pairs),
+        residual,
+    )
+
+
+_MODES = {Deletions.ALL: mjoin.ALL, Deletions.MIXED: mjoin.MIXED, Deletions.NONE: mjoin.NETTED}
+
+
+def _multi_join(node: MultiJoin, context: Context) -> Operator:
+    inputs = [_seen(child, window) for child, window in zip(node.inputs, node.windows, strict=True)]
+    classes = [dict(each) for each in node.classes]
+    if node.is_pair:
+        return PairJoin(inputs, classes, node.columns)
+    residuals = [compile_condition(each, context.dictionary, context.failures) for each in node.residuals]
+    make = ParallelMJoin if node.parallel else MJoin
+    return make(inputs, classes, node.columns, residuals, _MODES[node.deletions])
+
+
+def _counted_join(node: lower.CountedJoin) -> Operator:
+    join = node.join
+    inputs = []
+    for at, (child, window) in enumerate(zip(join.inputs, join.windows, strict=True)):
+        if at in node.counted:
+            assert isinstance(child, logical.WindowNode)
+            assert isinstance(child.window, bound.Rows)
+            inputs.append(Seen(len(child.schema) + 1, rings.COUNTED, child.window.count))
+        else:
+            inputs.append(_seen(child, window))
+    # Ordinals stand before the other columns.
+    classes = [{at: c + (at in node.counted) for at, c in each} for each in join.classes]
+    return CountedPairJoin(inputs, classes, [(at, c + (at in node.counted)) for at, c in join.columns])
+
+
+def _left_joined(node: lower_joins.LeftJoined, context: Context) -> Operator:
+    left, right = node.inputs
+    residual = None
+    if node.residual is not None:
+        residual = compile_condition(node.residual, context.dictionary, context.failures)
+    keys = tuple(a for a, _ in node.keys), tuple(b for _, b in node.keys)
+    return HashJoin(len(left.schema), len(right.schema), *keys, residual, left_only=True)
+
+
+def _seen(child: Node, window: bound.Window | None) -> Seen:
+    columns = len(child.schema)
+    match window:
+        case None:
+            return Seen(columns, rings.BAG)
+        case bound.Rows(count):
+            return Seen(columns, rings.ROWS, count)
+        case bound.Range(length):
+            return Seen(columns, rings.RANGE, length)
+        case bound.Now():
+            return Seen(columns, rings.NOW)
+    return Seen(columns, rings.UNBOUNDED)
+
+
+def _semi(node: logical.SemiJoin, context: Context) -> Operator:
+    residual = None
+    if node.residual is not None:
+        residual = compile_condition(node.residual, context.dictionary, context.failures)
+    return SemiJoin(
+        len(node.left.schema),
+        len(node.right.schema),
+        tuple(_index(a) for a, _ in node.keys),
+        tuple(_index(b) for _, b in node.keys),
+        residual,
+        node.kind is SemiKind.ANTI,
+    )
+
+
+def _index(expr: Expr) -> int:
+    assert isinstance(expr, Column), "lowering left a computed key"
+    return expr.index
+
+
+def _aggregate(node: logical.Aggregate, context: Context) -> Operator:
+    if node.child.insert_only:
+        leaving = Leaving.NEVER
+    elif lower.leaves_in_order(node.child, {_index(key) for key in node.keys}):
+        leaving = Leaving.IN_ORDER
+    else:
+        leaving = Leaving.ANY
+    keys = len(node.keys)
+    own = Aggregate(keys, _specs(node.aggregates, node.child.schema), context.dictionary, leaving)
+    users = [each for each in node.aggregates if each.user is not None]
+    return _with_users(keys, own, node.aggregates, [FromBag(_user_call(each, context)) for each in users])
+
+
+def _sliding_aggregate(node: lower.SlidingAggregate, context: Context) -> Operator:
+    length, slide = node.window.length, node.window.slide
+    specs = _specs(node.aggregates, node.child.schema)
+    own = SlidingAggregate(node.keys, specs, length, slide, context.dictionary)
+    users = [each for each in node.aggregates if each.user is not None]
+    parts = [FromPanes(_user_call(each, context), length, slide) for each in users]
+    return _with_users(node.keys, own, node.aggregates, parts)
+
+
+def _specs(calls: tuple[AggregateCall, ...], schema: Schema) -> tuple[AggregateSpec, ...]:
+    """CQL's own calls. Beside a user's there is COUNT(*) too, which tells the groups there are."""
+    own = [_spec(call, schema) for call in calls if call.user is None]
+    if len(own) < len(calls):
+        own.append(AggregateSpec("count", -1, False, ORDER_INTEGER, 0, "bigint", None))
+    return tuple(own)
+
+
+def _with_users(
+    keys: int,
+    own: Aggregate | SlidingAggregate,
+    calls: tuple[AggregateCall, ...],
+    parts: Sequence[FromBag | FromPanes],
+) -> Operator:
+    if not parts:
+        return own
+    order = []
+    users = 0
+    for place, call in enumerate(calls):
+        users += call.user is not None
+        order.append(place - users if call.user is None else -users)
+    return UserAggregate(keys, own, tuple(parts), tuple(order))
+
+
+def _user_call(call: AggregateCall, context: Context) -> UserCall:
+    assert call.user is not None
+    columns = tuple(_index(arg) for arg in call.args)
+    types = tuple(arg.type for arg in call.args)
+    return UserCall(call.user, columns, types, call.type, context.dictionary, context.failures)
+
+
+def _spec(call: AggregateCall, schema: Schema) -> AggregateSpec:
+    if not call.args:
+        return AggregateSpec(call.function, -1, False, ORDER_INTEGER, 0, "bigint", None)
+    index = _index(call.args[0])
+    results = {Kind.DOUBLE: "double", Kind.DECIMAL: "decimal", Kind.BIGINT: "bigint"}
+    exact = call.function in ("min", "max", "percentile_disc")
+    return AggregateSpec(
+        call.function,
+        index,
+        call.distinct,
+        int(orderings(schema)[index]),
+        schema[index].type.scale,
+        "same" if exact else results[call.type.kind],
+        call.parameter,
+    )
+
+
+def _streamify(node: logical.Streamify, context: Context) -> Operator:
+    order = ValueOrder(orderings(node.schema), context.dictionary)
+    columns = len(node.schema)
+    if node.kind is not StreamKind.RSTREAM:
+        sign = 1 if node.kind is StreamKind.ISTREAM else -1
+        netted = not node.needs_deletions or lower.is_net(node.child) or nothing_cancels(node.child)
+        return Inserted(order, sign, netted=netted)
+    if node.every is not None:
+        return Every(columns, order, node.every)
+    return Whole(columns, order)

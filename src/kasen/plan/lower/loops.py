@@ -1,0 +1,98 @@
+"""Which steps of a loop the loop machine runs itself, and which it has to call: EXPLAIN says so."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kasen.cql import bound
+from kasen.cql.bound import SetKind, StreamKind
+from kasen.engine.aggregate.group.aggregate import Aggregate
+from kasen.engine.expr.row_program import Program
+from kasen.engine.join.hash.hash_join import HashJoin
+from kasen.engine.join.semi.semi_join import SemiJoin
+from kasen.engine.loop import loop_parts as parts
+from kasen.engine.loop.kernels import table as loop_table
+from kasen.engine.loop.loop_parts import ForeignPart, Part
+from kasen.engine.operator import Operator
+from kasen.engine.select.pad import Pad
+from kasen.engine.sets.bag import Bag
+from kasen.engine.stream.delay import Delay
+from kasen.engine.stream.streamify import Inserted
+from kasen.engine.text.dictionary import Dictionary
+from kasen.engine.window.partition import PartitionRows
+from kasen.engine.window.window import Rows, Timed
+from kasen.plan import logical
+from kasen.plan.logical import Node
+from kasen.plan.lower import lower
+from kasen.plan.lower.expr.row_program import NoProgramError, program_of_condition, program_of_items
+
+
+def part_of(node: Node, operator: Operator, inputs: Sequence[int], dictionary: Dictionary) -> Part:
+    """The machine's view of an operator; `inputs` are the machine's steps that it reads."""
+    if why_called(node, dictionary) is not None:
+        return ForeignPart(operator, inputs)
+    match node, operator:
+        case logical.Filter(condition=condition), _:
+            return parts.ProgramPart(loop_table.FILTER, program_of_condition(condition, dictionary))
+        case logical.Project(items=items), _:
+            return parts.ProgramPart(loop_table.PROJECT, program_of_items(items, dictionary))
+        case _, Timed():
+            return parts.TimedPart(operator)
+        case _, Rows():
+            return parts.RowsPart(operator)
+        case _, PartitionRows():
+            return parts.PartitionPart(operator)
+        case logical.WindowNode(), _:
+            return parts.PassPart()
+        case logical.InnerJoin(residual=residual), HashJoin():
+            program: Program | None = None
+            if residual is not None:
+                program = program_of_condition(residual, dictionary)
+            return parts.JoinPart(operator, program)
+        case _, SemiJoin():
+            return parts.SemiJoinPart(operator)
+        case logical.Aggregate(child=child), Aggregate():
+            return parts.AggregatePart(operator, len(child.schema) + 1)
+        case _, Bag():
+            return parts.BagPart(operator)
+        case _, Pad():
+            return parts.PadPart(operator)
+        case _, Inserted():
+            return parts.StreamifyPart(operator)
+        case _, Delay():
+            return parts.DelayPart(operator)
+        case logical.SetOp(), _:
+            return parts.UnionPart()
+    raise AssertionError(f"no part for {type(node).__name__}")
+
+
+def why_called(node: Node, dictionary: Dictionary | None = None) -> str | None:
+    """What in the step the machine cannot do, or None if it runs it."""
+    dictionary = dictionary or Dictionary()
+    try:
+        match node:
+            case logical.Filter(condition=condition):
+                program_of_condition(condition, dictionary)
+            case logical.Project(items=items):
+                program_of_items(items, dictionary)
+            case logical.InnerJoin(residual=residual) if residual is not None:
+                program_of_condition(residual, dictionary)
+            case logical.WindowNode(window=bound.Slide(length, slide)) if length < slide:
+                return "a RANGE shorter than its SLIDE"
+            case logical.SemiJoin(residual=residual) if residual is not None:
+                return "a semi join with a condition"
+            case logical.Streamify(kind=StreamKind.RSTREAM):
+                return "RSTREAM"
+            case logical.Aggregate(aggregates=calls) if any(call.user is not None for call in calls):
+                return "an aggregate in Python"
+            case logical.SetOp(kind=SetKind()) | logical.WindowNode() | logical.InnerJoin():
+                return None
+            case logical.Aggregate() | logical.Distinct() | logical.Streamify() | logical.Delay():
+                return None
+            case logical.SemiJoin() | lower.Pad():
+                return None
+            case _:
+                return type(node).__name__
+    except NoProgramError as error:
+        return str(error)
+    return None

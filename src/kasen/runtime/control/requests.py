@@ -1,0 +1,182 @@
+"""What `kasen ctl` asks of a running pipeline, and what is answered."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+from kasen.connect.decode import decode
+from kasen.engine.select.network import Tap
+from kasen.engine.text.dictionary import Dictionary
+from kasen.errors import DataError, KasenError
+from kasen.plan.changes import Change, Drop
+from kasen.runtime.control.socket import Control, Meter
+from kasen.runtime.live.remote import RemoteQueries
+from kasen.runtime.output.outputs import Outputs
+from kasen.runtime.pipeline import Answer, Pipeline
+from kasen.types import Type
+
+
+class Changing(Protocol):
+    """A pipeline whose queries can be changed, here or on shards."""
+
+    dictionary: Dictionary
+
+    def execute(self, text: str) -> tuple[Change, ...]: ...
+
+    @property
+    def pending(self) -> list[Change]: ...
+
+
+class _Answering:
+    """Answers requests between epochs, as far as they are the same wherever operators run."""
+
+    def __init__(self, pipeline: Changing, outputs: Outputs, time: Type, keep: Callable[[str], None]) -> None:
+        """`keep` makes a text that has changed queries durable, before its change is answered."""
+        self._keep = keep
+        self._changing = pipeline
+        self._outputs = outputs
+        self._time = time
+        self._said = Meter(rows=dict(outputs.progress.results))
+
+    def handle(self, body: dict[str, Any]) -> dict[str, Any]:
+        match body.get("verb"):
+            case "ps":
+                return {"queries": self._ps()}
+            case "execute":
+                return {"done": self._execute(str(body.get("text", "")))}
+            case "explain":
+                return {"text": self._explain(str(body.get("query", "")))}
+        raise DataError(f"no request {body.get('verb')!r}")
+
+    def _ps(self) -> list[dict[str, Any]]:
+        raise NotImplementedError
+
+    def _explain(self, name: str) -> str:
+        raise NotImplementedError
+
+    def _execute(self, text: str) -> list[str]:
+        changes = self._changing.execute(text)
+        for change in changes:
+            if change not in self._changing.pending:
+                self._outputs.follow(change)
+        try:
+            self._keep(text)
+        except (KasenError, OSError) as error:
+            raise DataError(f"the change has taken effect, but could not be made durable: {error}") from error
+        return [line for change in changes for line in _told(change)]
+
+    def tell(self, answer: Answer, control: Control) -> None:
+        """Rows for those who follow queries."""
+        for name, batch in answer.changes.items():
+            if control.wants_tail(name):
+                table = decode(batch, answer.queries[name].schema, self._changing.dictionary, self._time)
+                control.tell(name, _lines([column.to_pylist() for column in table.columns]))
+
+
+class Manager(_Answering):
+    """Of a pipeline in this process."""
+
+    def __init__(self, pipeline: Pipeline, outputs: Outputs, time: Type, keep: Callable[[str], None]) -> None:
+        super().__init__(pipeline, outputs, time, keep)
+        self._pipeline = pipeline
+        self._heard = Meter()
+
+    def _explain(self, name: str) -> str:
+        return explain_live(self._pipeline, name)
+
+    def _ps(self) -> list[dict[str, Any]]:
+        progress, live = self._outputs.progress, self._pipeline.live
+        said, heard = self._said.rates(progress.results), self._heard.rates(self._pipeline.rows_in)
+        found = []
+        for one in live.queries.values():
+            name = one.registered.name
+            shared = sorted(live.queries[each].registered.name for each in live.shared_with(name))
+            found.append(
+                {
+                    "query": name,
+                    "since": "the beginning" if one.began[0] == -(2**63) else one.began[0],
+                    "rows in/s": round(sum((heard | said).get(each, 0.0) for each in live.reads(name)), 1),
+                    "rows out/s": round(said.get(name, 0.0), 1),
+                    "rows out": progress.results.get(name, 0),
+                    "delay": self._pipeline.lag,
+                    "state bytes": live.state_bytes(name),
+                    "shared with": ", ".join(shared[:5]) + (", ..." if len(shared) > 5 else ""),
+                }
+            )
+        return found
+
+
+class Sharded(Changing, Protocol):
+    """A pipeline on shards, as far as it is known here."""
+
+    live: RemoteQueries
+
+    @property
+    def lag(self) -> int: ...
+
+
+class ShardManager(_Answering):
+    """Of a pipeline on shards: what steps remember and share there is not told by query."""
+
+    def __init__(self, pipeline: Sharded, outputs: Outputs, time: Type, keep: Callable[[str], None]) -> None:
+        super().__init__(pipeline, outputs, time, keep)
+        self._pipeline = pipeline
+
+    def _ps(self) -> list[dict[str, Any]]:
+        progress = self._outputs.progress
+        said = self._said.rates(progress.results)
+        return [
+            {
+                "query": name,
+                "since": "the beginning" if since is None else since,
+                "rows out/s": round(said.get(name, 0.0), 1),
+                "rows out": progress.results.get(name, 0),
+                "delay": self._pipeline.lag,
+            }
+            for name, since in self._pipeline.live.since.items()
+        ]
+
+    def _explain(self, name: str) -> str:
+        return self._pipeline.live.explain(name)
+
+
+def _lines(columns: list[list[Any]]) -> Iterator[str]:
+    for row in zip(*columns, strict=True):
+        cells = ", ".join("" if value is None else str(value) for value in row)
+        yield json.dumps({"row": cells})
+
+
+def _told(change: Change) -> Iterator[str]:
+    at = "at the beginning" if change.at is None else f"at {change.at}"
+    for action in change.actions:
+        if isinstance(action, Drop):
+            yield f"{action.name} goes {at}"
+        else:
+            yield f"{action.query.name} {'is replaced' if action.replaces else 'comes'} {at}"
+    for one in change.prepared:
+        yield f"{one.query.name} is prepared"
+
+
+def explain_live(pipeline: Pipeline, name: str) -> str:
+    """The steps of a live query, inputs first, and the configuration tuples that set each of them up."""
+    query = pipeline.live.queries.get(name.lower())
+    if query is None:
+        known = ", ".join(pipeline.queries) or "none"
+        raise DataError(f"no query {name!r}; live are: {known}")
+    lines = [f"{query.registered.name}: {query.registered.text}"]
+    for node, step in query.steps.items():
+        since = query.since[node]
+        remembers = ""
+        if since is not None:
+            remembers = ", remembers since " + ("the beginning" if since[0] == -(2**63) else str(since[0]))
+        others = pipeline.live.users(step) - {name.lower()}
+        shared = f", shared with {len(others)} more" if others else ""
+        reads = ", ".join(map(str, pipeline.graph.inputs(step)))
+        lines.append(f"  step {step}: {type(node).__name__}({reads}){remembers}{shared}")
+        operator = pipeline.graph.operators[step]
+        if isinstance(operator, Tap):
+            lines += [f"    {target} <- {', '.join(map(str, words))}" for target, words in operator.config()]
+    lines.append(f"  output <- step {query.root}")
+    return "\n".join(lines)

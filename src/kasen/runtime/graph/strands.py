@@ -1,0 +1,152 @@
+"""A run of a graph's steps on two cores.
+
+A step *keeps to itself* if it changes nothing but its own state. Expressions do not (their failures are
+counted in one place, and their texts enter the pipeline's dictionary), nor do users' functions; joins are
+left out because they share their own work between cores. Steps that keep to themselves are put into
+*strands*, of which none reads another, and these run side by side; all others run one by one. Whatever reads
+what is in a strand, and is not in it itself, waits for the next round. What a strand does is the same on any
+core, and answers never tell.
+
+Nothing of this is kept from run to run, because queries come and go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from kasen.engine import parallel as two_cores
+from kasen.engine.aggregate.group.aggregate import Aggregate
+from kasen.engine.aggregate.sliding.sharable import Member
+from kasen.engine.aggregate.sliding.shared_panes import SharedWindows
+from kasen.engine.aggregate.sliding.sliding_aggregate import SlidingAggregate
+from kasen.engine.batch import Batch, empty
+from kasen.engine.operator import Operator
+from kasen.engine.select.pad import Pad
+from kasen.engine.select.project import Project
+from kasen.engine.sets.bag import Bag
+from kasen.engine.sets.union import Union
+from kasen.engine.stream.delay import Delay
+from kasen.engine.stream.streamify import Every, Inserted, Whole
+from kasen.engine.window.activity import Reports, Touches
+from kasen.engine.window.ordinal_rows import OrdinalRows
+from kasen.engine.window.partition import PartitionRows
+from kasen.engine.window.window import Now, Range, Rows, Slide, Unbounded
+
+#: With fewer rows for each step of the graph, most of the time is Python's, and of that there is one core.
+ROWS_A_STEP = 1024
+_NOTHING = empty(0)
+
+#: A stage of a single step outside loops: its operator, and what it reads.
+Alone = tuple[Operator, tuple[int, ...]]
+
+_WINDOWS = (Unbounded, Now, Range, Slide, Rows, PartitionRows, OrdinalRows, Touches, Reports)
+_SUMS = (Aggregate, SlidingAggregate, Member)
+_KEPT = frozenset([*_WINDOWS, *_SUMS, Bag, Union, Inserted, Whole, Every, Delay, Pad])
+
+
+@dataclass(slots=True, eq=False)
+class Strand:
+    """Steps in an order in which inputs come first; those that only they read; the rows that come in."""
+
+    steps: list[int] = field(default_factory=list)
+    inner: list[int] = field(default_factory=list)
+    rows: int = 0
+
+
+def keeps_to_itself(operator: Operator) -> bool:
+    return type(operator) in _KEPT or (isinstance(operator, Project) and operator.is_plain)
+
+
+class SideBySide:
+    """One run. `out` has what comes in, and gets what each step says; `readers` counts those of each step."""
+
+    def __init__(
+        self,
+        stages: Mapping[int, Alone],
+        readers: Mapping[int, int],
+        answers: Iterable[int],
+        out: list[Batch],
+        run_step: Callable[[int, Alone], None],
+    ) -> None:
+        """`stages` in an order in which inputs come first; `answers` are the steps that others look at."""
+        self._stages = stages
+        self._readers = readers
+        self._answers = frozenset(answers)
+        self._out = out
+        self._run_step = run_step
+
+    def run(self) -> None:
+        todo = list(self._stages)
+        while todo:
+            strands, todo = self.next_round(todo)
+            # A strand that has most of the rows shares its own work between the cores instead.
+            rows = sum(strand.rows for strand in strands)
+            is_even = 4 * max((strand.rows for strand in strands), default=0) < 3 * rows
+            two_cores.share(self._run_strands, strands, rows if is_even else 0)
+
+    def next_round(self, todo: Iterable[int]) -> tuple[list[Strand], list[int]]:
+        """Runs what goes one by one as far as it can; then these strands can run; then come the others."""
+        #: Where steps are that have not run, and windows that several share. None: they wait.
+        homes: dict[int | SharedWindows, Strand | None] = {}
+        later: list[int] = []
+        for step in todo:
+            stage = self._stages[step]
+            operator, inputs = stage
+            kept = keeps_to_itself(operator)
+            reads: list[int | SharedWindows] = []
+            for source in inputs:
+                if source in homes:
+                    if not kept or homes[source] is None or self._readers[source] > 1:
+                        homes[step] = None
+                        later.append(step)
+                        break
+                    reads.append(source)
+            else:
+                if not kept:
+                    self._run_step(step, stage)
+                    continue
+                if isinstance(operator, Member) and operator.windows is not None:
+                    reads.append(operator.windows)
+                    homes.setdefault(operator.windows, Strand())
+                homes[step] = strand = _united(reads, homes)
+                self._enter(strand, step, inputs, homes)
+        return list(dict.fromkeys(home for home in homes.values() if home is not None)), later
+
+    def _enter(
+        self,
+        strand: Strand,
+        step: int,
+        inputs: tuple[int, ...],
+        homes: Mapping[int | SharedWindows, Strand | None],
+    ) -> None:
+        for source in inputs:
+            if source not in homes:
+                strand.rows += len(self._out[source])
+            elif source not in self._answers:
+                strand.inner.append(source)
+        strand.steps.append(step)
+
+    def _run_strands(self, strands: Iterable[Strand]) -> None:
+        for strand in strands:
+            for step in strand.steps:
+                self._run_step(step, self._stages[step])
+            for step in strand.inner:
+                self._out[step] = _NOTHING  # its memory is there for the next strand
+
+
+def _united(reads: Sequence[int | SharedWindows], homes: dict[int | SharedWindows, Strand | None]) -> Strand:
+    """The strand that all these are in from now on; a new one if there are none."""
+    found = [home for home in map(homes.get, reads) if home is not None]
+    if not found:
+        return Strand()
+    first = found[0]
+    for other in found[1:]:
+        if other is not first:
+            first.steps += other.steps
+            first.inner += other.inner
+            first.rows += other.rows
+            for key, home in homes.items():
+                if home is other:
+                    homes[key] = first
+    return first

@@ -1,0 +1,691 @@
+"""Queries come and go while data flows: which steps each of them has, and how a change is spliced in.
+
+Steps are found by what they are: the plan's node, the steps it reads, and, if it remembers anything, since
+when. So queries share all that remembers nothing at once, and state if they came together. A query that
+comes at t gets windows of its own, empty at t; what it reads of relations that are there enters at t.
+A change is made ready first, which may fail and then leaves no trace; committing it cannot fail.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import numpy as np
+
+from kasen.engine.aggregate.group.aggregate import Aggregate
+from kasen.engine.aggregate.sliding.sharable import Member
+from kasen.engine.aggregate.sliding.sliding_aggregate import SlidingAggregate
+from kasen.engine.batch import Batch, Bound, concat, empty
+from kasen.engine.operator import Operator, State
+from kasen.engine.window.held_tuples import Counting, GroupHolder, HeldTuples
+from kasen.errors import QueryError
+from kasen.plan.build import Names
+from kasen.plan.changes import Change, Drop, LiveCatalog, Register, RegisteredQuery, StreamKind, statement_of
+from kasen.plan.keep.kept_windows import Kept, Text, keep
+from kasen.plan.keep.memories import is_stateless
+from kasen.plan.logical import Delay, Node, Ref, Scan, Streamify, Touches, walk
+from kasen.plan.lower.instantiate import Context
+from kasen.plan.physical import own_nodes, plan_query
+from kasen.runtime.graph.graph import Graph
+from kasen.runtime.live.contents import Contents, Tables, at, bag, difference, inserted
+
+#: Since when a step remembers, and how it began: steps that began in different ways are not the same.
+Since = tuple[int, int]
+_CAME, _BACKFILLED, _REPLACED = range(3)
+#: From here on: steps that began with what others held, which are like no other.
+_REBUILT = 3
+BEGINNING: Since = (-(2**63), 0)
+
+#: The tuples that streams have retained, by name, at their own instants.
+Retained = Mapping[str, Batch]
+
+_Key = tuple[Node, Since | None, tuple[int, ...]]
+_UNKNOWN = -1
+
+
+@dataclass(slots=True)
+class LiveQuery:
+    """A query with its steps, inputs first; the last is where its answers come from.
+
+    `since` says for each step since when it remembers (None: it remembers nothing).
+    """
+
+    registered: RegisteredQuery
+    plan: Node
+    steps: dict[Node, int]
+    since: dict[Node, Since | None]
+    root: int
+    began: Since
+    in_loop: bool = False
+    #: Until it has run: what it held before it came, if that does not flow out of its steps by itself.
+    initial: Batch | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A query that is to come: its plan, the plan's own nodes, inputs first, and those that remember.
+
+    `kept` is what it goes on with of the query that it replaces.
+    """
+
+    plan: Node
+    nodes: tuple[Node, ...]
+    remember: frozenset[Node]
+    kept: Kept
+    in_loop: bool
+
+    @staticmethod
+    def of(text: Text, plan: Node, old: LiveQuery | None, before: Names, *, in_loop: bool) -> Planned:
+        """`old` is the query that has its name, as the catalog `before` the change knows it."""
+        nodes = own_nodes(plan)
+        kept = Kept() if old is None else keep(Text(old.registered, before), old.plan, text, plan)
+        remember = frozenset(node for node in nodes if not is_stateless(node))
+        return Planned(plan, tuple(nodes), remember, kept, in_loop)
+
+
+@dataclass(slots=True)
+class _Placed:
+    """A query that is being placed: the steps made for it, and what it begins from."""
+
+    query: LiveQuery
+    old: LiveQuery | None
+    mine: set[int]
+    time: int
+    start: Bound
+    retained: Retained
+    backfilled: bool
+    kept: Kept
+    #: What inputs of new steps begin with.
+    replayed: Mapping[tuple[Node, int], HeldTuples]
+    held: dict[Node, Batch] = field(default_factory=dict)
+
+    @property
+    def silent(self) -> bool:
+        """Whether it takes in what was before in silence, because it goes on or is backfilled."""
+        return self.old is not None or self.backfilled
+
+
+@dataclass(slots=True)
+class Splice:
+    """A change made ready: what comes, what is then read elsewhere, what is to be told at once."""
+
+    coming: dict[str, LiveQuery] = field(default_factory=dict)
+    placed: dict[str, _Placed] = field(default_factory=dict)
+    fresh: list[int] = field(default_factory=list)
+    #: What relations hold that were made anew just now; their changes begin from there.
+    primed: dict[int, Batch] = field(default_factory=dict)
+    births: list[tuple[int, int, Batch]] = field(default_factory=list)
+    #: What leaves a query at the instant of the change beside what its step puts out.
+    told: dict[str, Batch] = field(default_factory=dict)
+    unknown: list[tuple[int, int, str]] = field(default_factory=list)
+
+
+class LiveQueries:
+    """The queries of a running graph."""
+
+    def __init__(self, graph: Graph, context: Context, tables: Tables) -> None:
+        self._graph = graph
+        self._contents = Contents(graph, context, tables)
+        self._steps: dict[_Key, int] = {}
+        self._keys: dict[int, _Key] = {}
+        self._users: dict[int, set[str]] = {}
+        self._readers: dict[str, set[tuple[int, int]]] = {}
+        self._born: set[int] = set()
+        self._came: set[str] = set()
+        self._primed: dict[int, Batch] = {}
+        self._rebuilt = _REBUILT
+        self.queries: dict[str, LiveQuery] = {}
+        self.told: dict[str, Batch] = {}
+
+    # ------------------------------------------------------------ what is there
+
+    def adopt(self, query: RegisteredQuery, plan: Node, steps: Mapping[Node, int], *, in_loop: bool) -> None:
+        """A query that the graph was made with."""
+        since = {node: None if is_stateless(node) else BEGINNING for node in steps}
+        self._enter(LiveQuery(query, plan, dict(steps), since, steps[plan], BEGINNING, in_loop))
+
+    def shared_with(self, name: str) -> set[str]:
+        """The other queries that have a step, or its panes, in common with this one, beyond the inputs."""
+        mine = self.queries[name.lower()]
+        own = [step for node, step in mine.steps.items() if node.children]
+        found = {each for step in own for each in self._users[step]}
+        fellows = {each for step in own for each in _fellows(self._graph.operator(step))}
+        if fellows:
+            for step, operator in enumerate(self._graph.operators):
+                if operator in fellows:
+                    found |= self._users[step]
+        return found - {name.lower()}
+
+    def reads(self, name: str) -> list[str]:
+        """The inputs and the other queries that a query reads."""
+        mine = self.queries[name.lower()]
+        refs = (child for node in mine.steps for child in node.children if isinstance(child, Ref))
+        queries = {self.queries[each.name.lower()].registered.name for each in refs}
+        return sorted(queries | {node.name for node in mine.steps if isinstance(node, Scan)})
+
+    def users(self, step: int) -> set[str]:
+        """The queries that have a step, in lower case."""
+        return set(self._users.get(step, ()))
+
+    @property
+    def groups(self) -> int:
+        """How many groups the aggregates of all queries have; one that several share counts once."""
+        operators = (self._graph.operators[step] for step, users in self._users.items() if users)
+        kinds = (Aggregate, SlidingAggregate, Member)
+        return sum(each.groups for each in operators if isinstance(each, kinds))
+
+    @property
+    def all_state_bytes(self) -> int:
+        """The size of what all queries remember; what several share counts once."""
+        remembering = {
+            query.steps[node]
+            for query in self.queries.values()
+            for node, since in query.since.items()
+            if since
+        }
+        states = (self._graph.operator(step).snapshot() for step in remembering)
+        return sum(int(array.nbytes) for state in states for array in state.values())
+
+    def state_bytes(self, name: str) -> int:
+        """The size of what the steps of a query remember, those that it shares included."""
+        query = self.queries[name.lower()]
+        states = [
+            self._graph.operator(query.steps[node]).snapshot() for node, since in query.since.items() if since
+        ]
+        return sum(int(array.nbytes) for state in states for array in state.values())
+
+    def has_run(self) -> dict[str, Batch]:
+        """Everything that came has run: from now on it is like the rest. Returns what is to be told first."""
+        told = self.told
+        if not (self._came or self._born or self._primed or told):
+            return told
+        for key in self._came:
+            if key in self.queries:
+                self.queries[key].initial = None
+        self._came.clear()
+        self._born.clear()
+        self._primed.clear()
+        self.told = {}
+        return told
+
+    # ------------------------------------------------------------ the durable catalog
+
+    def saved(self) -> list[dict[str, Any]]:
+        """The queries with the numbers of their steps, for `rebuild`."""
+        return [
+            {
+                "name": one.registered.name.lower(),
+                "statement": statement_of(Register(one.registered)),
+                "in_loop": one.in_loop,
+                "began": one.began,
+                "steps": list(one.steps.values()),
+                "since": list(one.since.values()),
+            }
+            for one in self.queries.values()
+        ]
+
+    def rebuild(self, saved: list[dict[str, Any]], catalog: LiveCatalog) -> None:
+        """The queries and steps as they were saved; `catalog` has inputs only, and gets the queries."""
+        self._steps, self._keys, self._users, self._readers = {}, {}, {}, {}
+        self.queries = {}
+        self._graph.outputs = {}
+        for change in catalog.bind(";\n".join(one["statement"] for one in saved)):
+            catalog.apply(change)
+        catalog.looped = {one["name"] for one in saved if one["in_loop"]}
+        found: list[LiveQuery] = []
+        for one in saved:
+            query = catalog.queries[one["name"]]
+            plan = plan_query(query, catalog, in_loop=one["in_loop"])
+            nodes = own_nodes(plan)
+            since = [tuple(each) if each is not None else None for each in one["since"]]
+            steps = dict(zip(nodes, one["steps"], strict=True))
+            began = (one["began"][0], one["began"][1])
+            kept = cast("dict[Node, Since | None]", dict(zip(nodes, since, strict=True)))
+            found.append(LiveQuery(query, plan, steps, kept, steps[plan], began, one["in_loop"]))
+        roots = {one.registered.name.lower(): one.root for one in found}
+        placed: dict[int, tuple[Node, tuple[int, ...]]] = {}
+        for each in found:
+            for node, step in each.steps.items():
+                reads = (
+                    roots[c.name.lower()] if isinstance(c, Ref) else each.steps[c] for c in node.children
+                )
+                placed[step] = (node, tuple(reads))
+        self._graph.rebuild(placed)
+        for each in found:
+            self._enter(each)
+        self._graph.settle()
+
+    def pending(self) -> dict[str, State]:
+        """What a change that has not run yet left behind."""
+        found: dict[str, State] = {}
+        if self._born or self._came or self.told:
+            names = {"came": sorted(self._came), "born": sorted(self._born)}
+            found["live.names"] = {"json": np.frombuffer(json.dumps(names).encode(), np.uint8)}
+            for step, births in self._graph.births.items():
+                for position, batch in births.items():
+                    found[f"live.birth.{step}.{position}"] = _packed(batch)
+            found |= {f"live.told.{name}": _packed(batch) for name, batch in self.told.items()}
+            found |= {f"live.primed.{step}": _packed(batch) for step, batch in self._primed.items()}
+            for key in self._came:
+                initial = self.queries[key].initial
+                if initial is not None:
+                    found[f"live.initial.{key}"] = _packed(initial)
+        return found
+
+    def restore(self, states: Mapping[str, State]) -> None:
+        """The counterpart of `pending`."""
+        names = json.loads(states["live.names"]["json"].tobytes())
+        self._came, self._born = set(names["came"]), set(names["born"])
+        for key, state in states.items():
+            if key.startswith("live.birth."):
+                step, position = key.removeprefix("live.birth.").split(".")
+                self._graph.bear(int(step), int(position), _unpacked(state))
+            elif key.startswith("live.told."):
+                self.told[key.removeprefix("live.told.")] = _unpacked(state)
+            elif key.startswith("live.primed."):
+                self._primed[int(key.removeprefix("live.primed."))] = _unpacked(state)
+            elif key.startswith("live.initial."):
+                self.queries[key.removeprefix("live.initial.")].initial = _unpacked(state)
+
+    # ------------------------------------------------------------ changing
+
+    def prepare(
+        self, change: Change, plans: Mapping[str, Planned], time: int | None, retained: Retained
+    ) -> Splice:
+        """Makes a change ready, to be committed before anything runs; `time` is None before the beginning."""
+        splice = Splice()
+        self._check_stopped(change, plans)
+        self._graph.save_loops()
+        try:
+            for action in change.actions:
+                if isinstance(action, Register):
+                    self._place(action, plans[action.query.name.lower()], time, splice, retained)
+            # Queries of a loop read one another: all are placed before any begins.
+            for placed in splice.placed.values():
+                self._begin(placed, splice)
+        except BaseException:
+            self._undo(splice)
+            raise
+        return splice
+
+    def _check_stopped(self, change: Change, plans: Mapping[str, Planned]) -> None:
+        """What was stopped has no end that anything could go on from."""
+        if not self._graph.dead:
+            return
+        comes = {one.query.name.lower() for one in change.actions if isinstance(one, Register)}
+        for name in comes:
+            reads = {node.name.lower() for node in walk(plans[name].plan) if isinstance(node, Ref)}
+            for key in sorted({name, *reads}):
+                found = self.queries.get(key)
+                if found is not None and found.root in self._graph.dead:
+                    fault = f"{found.registered.name} was stopped: its loop did not come to rest"
+                    remedy = f"DROP QUERY {found.registered.name} CASCADE first, and register the loop anew"
+                    raise QueryError(fault, remedy=remedy)
+
+    def commit(self, change: Change, splice: Splice, time: int | None) -> None:
+        """The change takes effect: cheap, and sure to work."""
+        old = {key: self.queries[key] for key in splice.coming if key in self.queries}
+        for query in splice.coming.values():
+            self._enter(query)
+        for step, position, name in splice.unknown:
+            self._point(step, position, splice.coming[name].root)
+        for key, query in old.items():
+            self._move_readers(key, query.root, splice.coming[key].root)
+            self._release(key, query.steps.values(), keep=set(splice.coming[key].steps.values()))
+        for action in change.actions:
+            if isinstance(action, Drop):
+                key = action.name.lower()
+                query = self.queries.pop(key)
+                self._release(key, query.steps.values(), keep=set())
+                self._graph.outputs.pop(query.registered.name)
+                self._readers.pop(key, None)
+                self.told.pop(query.registered.name, None)
+        self._graph.settle()
+        for step, position, batch in splice.births:
+            if step in self._keys:  # readers may be replaced, too
+                self._graph.bear(step, position, batch)
+        if time is not None:
+            empty_yet = [step for step in splice.fresh if step not in splice.primed]
+            self._graph.begin_steps(empty_yet, Bound(time))
+            self._graph.share(empty_yet, Bound(time))
+            self._graph.share(splice.primed, None)
+            self._born.update(splice.fresh)
+            self._came.update(splice.coming)
+            self._primed |= splice.primed
+            for name, batch in splice.told.items():
+                before = self.told.get(name)
+                self.told[name] = batch if before is None else concat((before, batch), batch.columns)
+
+    # ------------------------------------------------------------ placing
+
+    def _place(
+        self,
+        action: Register,
+        planned: Planned,
+        time: int | None,
+        splice: Splice,
+        retained: Retained,
+    ) -> None:
+        name = action.query.name
+        old = self.queries.get(name.lower())
+        began = BEGINNING if time is None else (time, _BACKFILLED if action.backfill else _CAME)
+        kept = planned.kept if time is not None else Kept()
+        if old is not None and time is not None:
+            began = (time, _REPLACED)
+            if kept.refusal is not None:
+                raise kept.refusal
+        query = LiveQuery(action.query, planned.plan, {}, {}, _UNKNOWN, began, planned.in_loop)
+        mine: list[int] = []
+        for node in planned.nodes:
+            since = began if node in planned.remember else None
+            if old is not None and node in kept.steps:
+                since = old.since[node]
+            elif time is not None and node in kept.rebuilt:
+                since = (time, self._rebuilt)
+                self._rebuilt += 1
+            self._step(node, query, since, splice, mine)
+        query.root = query.steps[planned.plan]
+        splice.coming[name.lower()] = query
+        if time is not None:
+            past = retained if action.backfill else {}
+            replayed = {} if old is None else self._replayed(kept, old, time)
+            known = [*past.values(), *(held.batch for held in replayed.values())]
+            start = min((int(batch.ts[0]) for batch in known if len(batch)), default=time - 1)
+            splice.placed[name.lower()] = _Placed(
+                query, old, set(mine), time, Bound(start), past, action.backfill, kept, replayed
+            )
+
+    def _replayed(self, kept: Kept, old: LiveQuery, time: int) -> dict[tuple[Node, int], HeldTuples]:
+        """What inputs of new steps begin with of the windows that the old text has, too."""
+        return {
+            (node, position): self._contents.replayed(replay, old.steps[replay.source], node, position, time)
+            for (node, position), replay in kept.replays.items()
+        }
+
+    def _begin(self, placed: _Placed, splice: Splice) -> None:
+        """What a query that comes while data flows begins with."""
+        query = placed.query
+        if placed.old is not None:
+            self._check_whole_readers(query.registered.name, splice)
+        self._check_whole(query.plan, placed.mine, query.began, splice)
+        if placed.silent:
+            self._prime(placed, splice)
+        else:
+            self._bear(placed, splice)
+        if _is_told(placed):
+            self._tell(placed, splice)
+
+    def _step(
+        self, node: Node, query: LiveQuery, since: Since | None, splice: Splice, mine: list[int]
+    ) -> None:
+        """The step for a node: one that is there, or a new one."""
+        inputs = tuple([self._source(child, query, splice) for child in node.children])
+        key = (node, since, inputs)
+        step = self._steps.get(key)
+        if step is None:
+            step = self._graph.add(node, inputs)
+            self._steps[key] = step
+            self._keys[step] = key
+            splice.fresh.append(step)
+            if not isinstance(node, Scan):
+                mine.append(step)
+            for position, child in enumerate(node.children):
+                if inputs[position] == _UNKNOWN:
+                    assert isinstance(child, Ref)
+                    splice.unknown.append((step, position, child.name.lower()))
+        query.steps[node] = step
+        query.since[node] = since
+
+    def _source(self, child: Node, query: LiveQuery, splice: Splice) -> int:
+        if not isinstance(child, Ref):
+            return query.steps[child]
+        key = child.name.lower()
+        # One that is replaced in the same change is read where it was: so steps that are kept are found.
+        # All its readers move when the change is committed.
+        found = self.queries.get(key) or splice.coming.get(key)
+        # A loop leads to a query that is still to be placed.
+        return _UNKNOWN if found is None else found.root
+
+    # ------------------------------------------------------------ what is there enters
+
+    def _bear(self, placed: _Placed, splice: Splice) -> None:
+        """A query's beginning: what the relations that it reads hold enters at the instant it comes."""
+        time = placed.time
+        for node, step in placed.query.steps.items():
+            if step not in placed.mine:
+                continue
+            for position, child in enumerate(node.children):
+                flows = not isinstance(child, Ref) and placed.query.steps[child] in placed.mine
+                if not flows and not child.is_stream:
+                    batch = at(self._holds(child, placed, splice), Bound(time))
+                    splice.births.append((step, position, batch))
+
+    def _prime(self, placed: _Placed, splice: Splice) -> None:
+        """New steps of a query that goes on, or that is backfilled, take in what was before, in silence."""
+        for node, step in placed.query.steps.items():
+            if step in placed.mine and not is_stateless(node):
+                changes = self._holds(node, placed, splice)
+                splice.primed[step] = empty(changes.columns) if node.is_stream else bag(changes)
+
+    def _holds(self, node: Node, placed: _Placed, splice: Splice) -> Batch:
+        """What a query sees at a node before the change: of streams, what is retained for it.
+
+        Windows of its own that remember nothing are empty, also if other queries have the same ones.
+        """
+        if node not in placed.held:
+            placed.held[node] = self._computed(node, placed, splice)
+        return placed.held[node]
+
+    def _computed(self, node: Node, placed: _Placed, splice: Splice) -> Batch:
+        nothing = empty(len(node.schema))
+        if isinstance(node, Ref):
+            return nothing if node.is_stream else at(self._relation(node.name, splice), placed.start)
+        if isinstance(node, Scan):
+            if node.is_stream:
+                return placed.retained.get(node.name, nothing)
+            return at(self._contents.table(node.name), placed.start)
+        step = placed.query.steps[node]
+        if not is_stateless(node) and step not in placed.mine:
+            return nothing if node.is_stream else at(self._before(step, splice), placed.start)
+        if isinstance(node, Delay):
+            return nothing  # what was on its way before the change is never delivered
+        if node in placed.kept.regroups:
+            return self._take_over(node, placed)
+        if not is_stateless(node):
+            self._graph.begin_steps([step], placed.start)
+        operator = self._graph.operator(step)
+        inputs = []
+        for position, child in enumerate(node.children):
+            replayed = placed.replayed.get((node, position))
+            inputs.append(self._holds(child, placed, splice) if replayed is None else replayed.batch)
+            if replayed is not None and isinstance(operator, Counting):
+                operator.count_on(replayed.first)
+        changes = operator.process(inputs, Bound(placed.time))
+        # A stream within a query that goes on does not tell again what its relation held before.
+        return nothing if isinstance(node, Streamify) and not placed.backfilled else changes
+
+    def _take_over(self, node: Node, placed: _Placed) -> Batch:
+        """A new aggregate goes on with the groups of an old one."""
+        regroup = placed.kept.regroups[node]
+        assert placed.old is not None
+        new = self._graph.operator(placed.query.steps[node])
+        old = self._graph.operator(placed.old.steps[regroup.source])
+        assert isinstance(new, GroupHolder)
+        assert isinstance(old, GroupHolder)
+        new.take_over(old.by_itself(), regroup.calls, placed.time)
+        return at(inserted(new.contents()), placed.start)
+
+    def _before(self, step: int, splice: Splice) -> Batch:
+        """What a step that remembers held before the change, as far as it will not flow in by itself."""
+        if step in splice.primed:
+            return splice.primed[step]
+        if step in self._primed:
+            return self._primed[step]
+        if step in splice.fresh or step in self._born:
+            return empty(len(self._graph.node(step).schema))
+        return self._contents.of(step)
+
+    def _relation(self, name: str, splice: Splice) -> Batch:
+        """What another query's relation holds before the change, as far as it will not flow in by itself."""
+        key = name.lower()
+        placed = splice.placed.get(key)
+        if placed is None:
+            return self._held(self.queries[key])
+        if not _is_told(placed):
+            return empty(len(placed.query.plan.schema))
+        if placed.query.initial is None:
+            placed.query.initial = bag(self._holds(placed.query.plan, placed, splice))
+        return placed.query.initial
+
+    def _held(self, query: LiveQuery) -> Batch:
+        """What a relation that is there holds, as far as it will not flow in by itself."""
+        if query.initial is not None:
+            return query.initial
+        born = query.registered.name.lower() in self._came
+        return empty(len(query.plan.schema)) if born else self._contents.of(query.root)
+
+    def _tell(self, placed: _Placed, splice: Splice) -> None:
+        """A relation goes over from what it held to what it holds now, for its sink and its readers."""
+        query, old = placed.query, placed.old
+        name = query.registered.name
+        holds = self._relation(name, splice)
+        if old is None or old.registered.schema.types != query.registered.schema.types:
+            splice.told[name] = at(holds, Bound(placed.time))
+            return
+        was = empty(len(old.plan.schema)) if old.plan.is_stream else self._held(old)
+        change = difference(holds, was, Bound(placed.time))
+        splice.told[name] = change
+        for step, position in self._readers.get(name.lower(), ()):
+            splice.births.append((step, position, change))
+
+    def _check_whole(self, plan: Node, mine: set[int], began: Since, splice: Splice) -> None:
+        """RSTREAM over a relation query fires when that one's windows move, also by what they held before.
+
+        It looks at these windows by steps of its own, which know only what comes from now on.
+        """
+        if not any(isinstance(self._graph.node(step), Touches) for step in mine):
+            return
+        for name in _whole_over(plan):
+            found = splice.coming.get(name.lower()) or self.queries[name.lower()]
+            if found.began != began or began[1] != _CAME:
+                fault = f"RSTREAM cannot begin over {name} now: it fires when windows of {name} move"
+                remedy = f"register both together, or write RSTREAM[d] or ISTREAM over {name}"
+                raise QueryError(fault, remedy=remedy)
+
+    def _check_whole_readers(self, name: str, splice: Splice) -> None:
+        """RSTREAM has steps of its own for the windows of the relation queries below it."""
+        todo, seen = [name.lower()], {name.lower()}
+        while todo:
+            for step, _ in self._readers.get(todo.pop(), ()):
+                for reader in self._users[step] - seen - splice.coming.keys():
+                    seen.add(reader)
+                    plan = self.queries[reader].plan
+                    if name.lower() in {each.lower() for each in _whole_over(plan)}:
+                        fault = (
+                            f"RSTREAM in {reader} fires when windows of {name} move: it cannot be replaced"
+                        )
+                        raise QueryError(fault, remedy=f"drop {reader} first, and register it again then")
+                    if not plan.is_stream:
+                        todo.append(reader)
+
+    # ------------------------------------------------------------ books
+
+    def _enter(self, query: LiveQuery) -> None:
+        key = query.registered.name.lower()
+        self.queries[key] = query
+        self._rebuilt = max(self._rebuilt, *(each[1] + 1 for each in query.since.values() if each), _REBUILT)
+        self._graph.outputs[query.registered.name] = query.root
+        for node, step in query.steps.items():
+            self._users.setdefault(step, set()).add(key)
+            if step not in self._keys:
+                self._keys[step] = (node, query.since[node], self._graph.inputs(step))
+                self._steps[self._keys[step]] = step
+            for position, child in enumerate(node.children):
+                if isinstance(child, Ref):
+                    self._readers.setdefault(child.name.lower(), set()).add((step, position))
+
+    def _release(self, key: str, steps: Iterable[int], keep: set[int]) -> None:
+        for step in reversed(list(steps)):
+            if step in keep:
+                continue
+            users = self._users[step]
+            users.discard(key)
+            if not users:
+                self._free(step)
+
+    def _free(self, step: int) -> None:
+        for position, child in enumerate(self._graph.node(step).children):
+            if isinstance(child, Ref):
+                self._readers.get(child.name.lower(), set()).discard((step, position))
+        self._forget_key(step)
+        self._users.pop(step, None)
+        self._born.discard(step)
+        self._primed.pop(step, None)
+        self._graph.remove(step)
+
+    def _undo(self, splice: Splice) -> None:
+        for step in reversed(splice.fresh):
+            self._forget_key(step)
+            self._graph.remove(step)
+
+    def _forget_key(self, step: int) -> None:
+        """Equal steps may be two, if one was made before what it reads: only one of them is found."""
+        key = self._keys.pop(step)
+        if self._steps.get(key) == step:
+            del self._steps[key]
+
+    def _point(self, step: int, position: int, source: int) -> None:
+        inputs = list(self._graph.inputs(step))
+        inputs[position] = source
+        node, since, _ = self._keys[step]
+        self._forget_key(step)
+        self._keys[step] = (node, since, tuple(inputs))
+        self._steps.setdefault(self._keys[step], step)
+        self._graph.point(step, tuple(inputs))
+
+    def _move_readers(self, key: str, old: int, new: int) -> None:
+        if old == new:
+            return
+        moved = [edge for edge in self._readers.get(key, ()) if self._graph.inputs(edge[0])[edge[1]] == old]
+        for step, position in moved:
+            self._point(step, position, new)
+
+
+def _fellows(operator: Operator) -> list[Member]:
+    """Those who share panes with an operator, itself too."""
+    if isinstance(operator, Member) and operator.own is None and operator.windows is not None:
+        return operator.windows.members
+    return []
+
+
+def _is_told(placed: _Placed) -> bool:
+    """Whether what a relation holds at its beginning does not flow out of its steps by itself."""
+    query = placed.query
+    return not query.plan.is_stream and (placed.silent or query.root not in placed.mine)
+
+
+def _packed(batch: Batch) -> State:
+    return {"ts": batch.ts, "sub": batch.sub, "diff": batch.diff, "data": batch.data}
+
+
+def _unpacked(state: State) -> Batch:
+    ts, sub, diff = (np.array(state[name], np.int64) for name in ("ts", "sub", "diff"))
+    return Batch(ts, sub, diff, np.array(state["data"], np.int64, order="C"))
+
+
+def _whole_over(plan: Node) -> list[str]:
+    """The relation queries below RSTREAM."""
+    whole = [
+        node
+        for node in walk(plan)
+        if isinstance(node, Streamify) and node.kind is StreamKind.RSTREAM and node.every is None
+    ]
+    below = [each for node in whole for each in walk(node.child)]
+    return [each.name for each in below if isinstance(each, Ref) and not each.is_stream]
+
+
+def _name(node: Node) -> str:
+    return str(getattr(node, "name", ""))

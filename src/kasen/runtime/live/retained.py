@@ -1,0 +1,48 @@
+"""The past of streams declared RETAIN: what a query that is backfilled starts from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from kasen.engine.batch import Batch, ones
+from kasen.engine.fifo import Fifo
+from kasen.engine.operator import State
+from kasen.plan.changes import Input
+
+
+class RetainedStreams:
+    """For each such stream, its tuples of the last d: a query that comes at t sees those from t - d on."""
+
+    def __init__(self, inputs: Iterable[Input]) -> None:
+        kept = [one for one in inputs if one.retain is not None and not one.is_relation]
+        self._lengths = {one.name: one.retain or 0 for one in kept}
+        self._held = {one.name: Fifo(len(one.schema)) for one in kept}
+
+    def __bool__(self) -> bool:
+        return bool(self._held)
+
+    def add(self, sources: Mapping[str, Batch], upto: int) -> None:
+        """Takes in what has run, and forgets what no query that comes from now on may see."""
+        for name, held in self._held.items():
+            if name in sources:
+                held.append(sources[name])
+            held.drop(int(np.searchsorted(held.ts, upto - self._lengths[name], "left")))
+
+    def since(self, time: int) -> dict[str, Batch]:
+        """What a query that comes at a time starts from."""
+        found = {}
+        for name, held in self._held.items():
+            first = int(np.searchsorted(held.ts, time - self._lengths[name], "left"))
+            rows = held.rows(first, len(held))
+            ts, sub = held.ts[first:].copy(), held.sub[first:].copy()
+            found[name] = Batch(ts, sub, ones(len(ts)), rows)
+        return found
+
+    def snapshot(self) -> dict[str, State]:
+        return {f"retained.{name}": held.snapshot() for name, held in self._held.items()}
+
+    def restore(self, states: Mapping[str, State]) -> None:
+        for name, held in self._held.items():
+            held.restore(states[f"retained.{name}"])

@@ -1,0 +1,486 @@
+"""Operators on the executors: each epoch is one DataFrame program of fragments and exchanges.
+
+    scan ─► scatter ─┬─► keys ─► driver: clock ─► orders
+                     └─► rows ─► exchange ─► level 1 ─► exchange ─► level 2 ... ─► answers ─► driver
+
+The scan's job sends rows to their shards and only times and places to the driver, whose clock decides what is
+late, what runs, and with which ordinals. With these orders the second job runs the fragments.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark import StorageLevel, cloudpickle
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from kasen.connect.chunk import Chunk
+from kasen.engine.batch import Bound
+from kasen.engine.failures import Failures
+from kasen.engine.operator import State
+from kasen.engine.text.dictionary import Dictionary
+from kasen.errors import DataError, ResourceError
+from kasen.plan.changes import Change, RegisteredQuery
+from kasen.plan.explain.fragments import exchanges
+from kasen.plan.native.lower import Native, is_foreign
+from kasen.plan.physical import Input, Plan
+from kasen.plan.shard.fragments import cut_plan
+from kasen.runtime.durable.arrays import pack_arrays
+from kasen.runtime.input.feed import Rows
+from kasen.runtime.live.remote import Held, RemoteQueries
+from kasen.runtime.output.answers import Gathered
+from kasen.runtime.output.outputs import BEYOND, Outputs, is_beyond, within
+from kasen.runtime.shard.clock import Clock, Orders, Splice
+from kasen.runtime.shard.shipment import Shipper
+from kasen.spark.executors import fragment
+from kasen.spark.executors.fragment import BY_FILE, DONE, KEYS, REPORT, SHIPPED, Job
+from kasen.spark.executors.keys import Reading, read_keys
+from kasen.spark.executors.scatter import Laid, scatter
+from kasen.spark.scan import frames, scan
+from kasen.spark.scan.arrivals import Arrivals, LateTexts, Texts, sources_of, whole
+from kasen.spark.scan.file_names import FileNames
+from kasen.spark.scan.names import BAD, DIFF, PLACE, RAW
+from kasen.spark.scan.timing import Timing
+from kasen.spark.state.epochs import Store
+from kasen.spark.state.ledger import CLOCK, Ledger
+
+_BATCH_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
+#: Deletions and insertions of relations in the clock's log.
+_ROW = ("ts", "diff", "position")
+
+
+class Remote:
+    """What the rest of the run sees of a pipeline whose operators are elsewhere."""
+
+    def __init__(self, plan: Plan, *, changing: bool = False) -> None:
+        """`changing`: queries may come later, which nothing tells of yet."""
+        self.clock = Clock(plan)
+        self.clock.keeps_tables = changing or bool(plan.app.changes)
+        #: The plan as shards run it.
+        self.cut = cut_plan(plan)
+        self.live = RemoteQueries(self.cut, self.clock)
+        #: The texts of the answers at hand; a new one for each epoch.
+        self.dictionary = Dictionary()
+        #: Failures of expressions, as the shards have counted them.
+        self.failures = Failures()
+        #: On executors a loop that never ends is an error at once.
+        self.stopped: list[ResourceError] = []
+
+    def add(self, name: str, rows: Rows) -> Rows:
+        return self.clock.add(name, rows)
+
+    def execute(self, text: str) -> tuple[Change, ...]:
+        """Registers and drops queries as a CQL text says."""
+        return self.live.execute(text)
+
+    @property
+    def queries(self) -> Mapping[str, RegisteredQuery]:
+        return self.live.queries
+
+    @property
+    def pending(self) -> list[Change]:
+        return self.live.pending
+
+    def check_changes(self, check: Callable[[Change], None]) -> None:
+        self.live.on_check = check
+
+    @property
+    def frontier(self) -> int:
+        return self.clock.frontier
+
+    @property
+    def waiting(self) -> int:
+        return self.clock.waiting
+
+    @property
+    def waiting_by_input(self) -> dict[str, int]:
+        return self.clock.waiting_by_input
+
+    @property
+    def lag(self) -> int:
+        return self.clock.lag
+
+    @property
+    def begun(self) -> bool:
+        return self.clock.begun
+
+
+class InExecutors:
+    """The placement on executors."""
+
+    def __init__(
+        self,
+        native: Native,
+        spark: SparkSession,
+        shards: int,
+        remote: Remote,
+        outputs: Outputs,
+        store: Store,
+        record: dict[str, Any] | None,
+        texts: Texts,
+        files: FileNames,
+        folders: frozenset[str] = frozenset(),
+        cast: frozenset[str] = frozenset(),
+    ) -> None:
+        """`native` is what Spark does of the app; its plan, made for shards, is what they do.
+
+        `record` is the commit record to go on from; `folders` are the inputs that are several files.
+        The cells of streams in `cast` are of other types in their Parquet files than declared.
+        """
+        record = record or {}
+        self._plan = plan = native.plan
+        self._files = files
+        self._folders = folders
+        self._texts = texts
+        #: Answers of more bytes than this come by files: Spark limits what jobs give to the driver.
+        self.large = 1 << 20
+        self._spark = spark
+        self._shards = shards
+        self._remote = remote
+        self._clock = remote.clock
+        self._outputs = outputs
+        self._store = store
+        self._live = remote.live
+        self._live.held = self._held
+        self._cut = remote.cut
+        self._exchanges = exchanges(self._cut)
+        self._streams = [one for one in plan.app.inputs if not one.is_static]
+        self._relations = [index for index, one in enumerate(self._streams) if one.is_relation]
+        self._headed = frozenset(one.name for one in self._streams if one.connector.format == "csv")
+        self._scans = {one.name: native.scan(one) for one in self._streams}
+        types = {one.name: native.types(one) for one in self._streams}
+        self._slots = scan.slots_of(self._streams, self._scans, types, cast)
+        self._sources = sources_of(self._streams, self._slots)
+        # By value: an app's own aggregates may be defined where workers cannot import them.
+        self._packed_cut: bytes = cloudpickle.dumps(self._cut)  # type: ignore[no-untyped-call]
+        self._packed_later: dict[int, bytes] = {}
+        self._ledger = Ledger(store.files, self._parts())
+        self._ledger.load(record)
+        #: The changes of queries that the last orders held.
+        self._splices: list[Splice] = []
+        self._epoch = -1
+        self._arrivals = Arrivals(self._clock.dictionary, record.get("counts", {}), texts, files, folders)
+        #: Operations that failed in rows that ran, as Spark counted them.
+        self._failed = int(record.get("failed", 0))
+        self._timing = Timing(self._streams, store.files)
+        self._segment: dict[str, State] = {}
+        # Static tables are part of the first epoch's segment: a replay must begin with them.
+        self._tables: dict[str, State] = {}
+        self._numbered: DataFrame | None = None
+        self._last: Bound | None = None
+        #: What each shard said of the last epoch: how it got its state, how long it took.
+        self.reports: list[dict[str, Any]] = []
+        self._restore()
+
+    def _parts(self) -> list[str]:
+        levels = range(1, self._live.levels + 1)
+        return [f"{level}.{shard}" for level in levels for shard in range(self._shards)]
+
+    def _restore(self) -> None:
+        journal = self._ledger.journals[CLOCK]
+        if journal.snapshot is not None:
+            self._clock.restore(self._store.files.arrays(journal.snapshot[1]))
+        for _, file, _ in journal.log:
+            self._replay(self._store.files.arrays(file))
+
+    def _replay(self, segment: dict[str, Any]) -> None:
+        for key, state in segment.items():
+            kind, _, name = key.partition(".")
+            if kind == "keys":
+                self._clock.add_keys(name, state["ts"], state["position"])
+            elif kind == "advanced":
+                self._clock.advance(name, int(state["ts"][0]))
+            elif kind == "rows":
+                one = next(each for each in self._plan.app.inputs if each.name == name)
+                shipper = Shipper(one.schema, self._clock.dictionary, _ROW)
+                for packed in state.values():
+                    (ts, diff, position), data = shipper.unpack([packed.tobytes()])
+                    self._clock.add(name, within(Rows(ts, diff, data, position)))
+        self._clock.run()
+
+    # ------------------------------------------------------------ the placement's interface
+
+    def table(self, one: Input, frame: DataFrame) -> None:
+        for chunk, rows, _ in self._arrivals.read(whole(one), frame.toArrow()):
+            self._take_rows(self._tables, one, chunk, rows)
+
+    def frame(self, opened: dict[str, DataFrame]) -> DataFrame:
+        return scan.union(opened, self._streams, self._scans, self._slots)
+
+    def epoch(self, batch: DataFrame, number: int) -> None:
+        context = self._spark.sparkContext
+        named = context.getLocalProperty("spark.job.description") or f"kasen: epoch {number}"
+        context.setJobDescription(f"{named}, rows to shards")
+        # After each row Spark asks how many bytes its Arrow batch has, which takes longer than the row.
+        # Batches of rows end by their number anyhow; those of packed changes, which may be large, do not.
+        conf = batch.sparkSession.conf
+        conf.set(_BATCH_BYTES, str(2**31 - 1))
+        shipped = self.scan(batch, number).persist(StorageLevel.MEMORY_AND_DISK)
+        try:
+            keys = shipped.filter(F.col("level") == KEYS).toArrow()
+            conf.unset(_BATCH_BYTES)
+            context.setJobDescription(f"{named}, {self._exchanges}")
+            program = self.program(keys, shipped, number)
+            if program is not None:
+                self.gather(program.toArrow())
+        finally:
+            shipped.unpersist()
+
+    def scan(self, batch: DataFrame, number: int) -> DataFrame:
+        """The first half of an epoch: rows for the shards, and keys for the driver."""
+        self._ledger.begin()
+        self._clock.forget_texts()
+        self._segment, self._tables = self._tables, {}
+        self._arrivals.stamp = self._timing.begin(number)
+        self._numbered = rows = frames.numbered(batch)
+        if self._relations:
+            is_one = F.col(scan.STREAM).isin(self._relations)
+            is_relation = is_one if self._slots.several else F.lit(True)
+            self._take_relations(rows.filter(is_relation).toArrow())
+            rows = rows.filter(~is_relation)
+        return self._scattered(rows, number)
+
+    def program(self, keys: pa.Table, shipped: DataFrame, number: int) -> DataFrame | None:
+        """The second half: what the clock orders the shards to do; None if there is nothing to do."""
+        runs = self._take_keys(keys)
+        self._advance()
+        orders = self._clock.run(self._live.splices())
+        if orders is None and runs:
+            # Time stands still, but the shards must take in what came for them.
+            orders = Orders(self._clock.upto)
+        if orders is None:
+            return None
+        orders.runs = runs
+        # Without tuples there may be no task that scatters, and nobody would tell the shards of the epoch.
+        return self._fragments(orders, number, shipped.filter(F.col("level") != KEYS) if runs else None)
+
+    def end(self, *, flush: bool) -> None:
+        """The end is not an epoch: a run that goes on from the last epoch comes to it again."""
+        program = self.ending(keep=flush)
+        while program is not None:
+            self.gather(program.toArrow())
+            program = self.expiring() if flush else None
+        shutil.rmtree(fragment.host_folder(self._ledger.pipeline), ignore_errors=True)
+
+    def ending(self, *, keep: bool) -> DataFrame | None:
+        """What is left to do when all inputs have ended; `keep` if windows are to expire afterwards."""
+        for one in self._streams:
+            self._clock.end(one.name)
+        self._ledger.begin()
+        orders = self._clock.run(self._live.splices())
+        return None if orders is None else self._fragments(orders, self._ledger.next, keep=keep)
+
+    def expiring(self) -> DataFrame | None:
+        """The next step of windows that expire after the end."""
+        orders = self._clock.flush(Bound(self._last.ts + 1, 0)) if self._last is not None else None
+        if orders is None:
+            return None
+        # The shards must find the state of the step before, so steps are kept like epochs, uncommitted.
+        self._ledger.close(self._ledger.next)
+        self._ledger.begin()
+        return self._fragments(orders, self._ledger.next)
+
+    def save(self, epoch: int) -> dict[str, Any]:
+        if self._segment:
+            self._ledger.write_clock(epoch, self._segment, self._clock)
+        self._ledger.close(epoch)
+        record = {**self._ledger.record(), "counts": self._arrivals.counts, "failed": self._failed}
+        if self._live.is_live:
+            self._live.forget(self._ledger.oldest)
+            record["live"] = self._live.save()
+        return record
+
+    # ------------------------------------------------------------ rows
+
+    def _scattered(self, rows: DataFrame, number: int) -> DataFrame:
+        names = [name for name in rows.columns if name != DIFF]
+        columns = [F.col(f"`{name}`") for name in names]
+        if RAW in names:
+            # Only a bad row's text is asked for.
+            columns[names.index(RAW)] = F.when(F.col(BAD).isNotNull(), F.col(RAW))
+        slots = replace(self._slots, signed=False)
+        laid = Laid(tuple(names), slots, self._sources)
+        task = partial(scatter, self._job(number), laid)
+        numbered = [column.alias(f"c{place}") for place, column in enumerate(columns)]
+        return rows.select(*numbered).mapInArrow(task, SHIPPED)
+
+    def _take_relations(self, table: pa.Table) -> None:
+        for index, mine in scan.of_streams(table, self._slots):
+            source = self._sources[index]
+            for chunk, rows, _ in self._arrivals.read(source, mine):
+                self._take_rows(self._segment, source.one, chunk, rows)
+
+    def _take_rows(self, segment: dict[str, State], one: Input, chunk: Chunk, rows: Rows) -> None:
+        """A relation's rows pass through the clock whole, and so are in its log."""
+        shipper = Shipper(one.schema, self._clock.dictionary, _ROW)
+        packed = shipper.pack((rows.ts, rows.diff, rows.position), rows.data)
+        pieces = segment.setdefault(f"rows.{one.name}", {})
+        pieces[str(len(pieces))] = np.frombuffer(packed, np.uint8)
+        offset = int(rows.position[0]) if len(rows) else 0
+        self._outputs.take(one.name, rows, chunk.dead, chunk, offset)
+
+    def _take_keys(self, table: pa.Table) -> dict[str, Any]:
+        """Tells the clock of the tuples that came; returns by stream what their positions are."""
+        runs: dict[str, Any] = {}
+        packed = table.column("packed").to_pylist()
+        found = read_keys(
+            packed, self._arrivals.counts, self._folders, self._headed, self._bad_texts, self._files.find
+        )
+        for name, reading in found.items():
+            self._timing.hear(name)
+            if name in self._timing.stamped:
+                reading.ts = np.full(len(reading.ts), self._arrivals.stamp, np.int64)
+            self._outputs.progress.rows += len(reading.ts)
+            self._outputs.bury(reading.dead)
+            beyond = is_beyond(reading.ts)
+            self._clock.refuse(name, reading.position[beyond])
+            ts, position = reading.ts[~beyond], reading.position[~beyond]
+            self._segment[f"keys.{name}"] = {"ts": ts, "position": position}
+            late = self._clock.add_keys(name, ts, position)
+            wrong = dict.fromkeys(reading.position[beyond].tolist(), BEYOND)
+            for each, moment in zip(late.position.tolist(), late.ts.tolist(), strict=True):
+                wrong[each] = f"late: {moment} is below what SLACK allows"
+            if wrong:
+                raws = self._raws(name, reading, list(wrong))
+                letters = [reading.refuse(name, each, why, raws[each]) for each, why in wrong.items()]
+                self._outputs.bury(letters)
+            # What comes too late is never computed, so it cannot fail either.
+            self._failed += sum(count for each, count in reading.failed.items() if each not in wrong)
+            runs[name] = reading.runs
+        return runs
+
+    def _advance(self) -> None:
+        """Time goes on where it does so without rows, and where nobody waits for them any longer."""
+        for name in self._timing.stamped:
+            # Whatever comes next comes later, so these rows need not wait for it.
+            after = self._arrivals.stamp + 1
+            self._clock.advance(name, after)
+            self._segment[f"advanced.{name}"] = {"ts": np.array([after], np.int64)}
+        for name in self._timing.silent():
+            ts = self._clock.skip(name)
+            if ts is not None:
+                self._segment[f"advanced.{name}"] = {"ts": np.array([ts], np.int64)}
+
+    def _bad_texts(self, name: str, file: str) -> list[str]:
+        return self._texts(self._stream(name), file, None)
+
+    def _stream(self, name: str) -> Input:
+        return next(one for one in self._streams if one.name == name)
+
+    def _raws(self, name: str, reading: Reading, wrong: list[int]) -> dict[int, str]:
+        """Refused rows' texts by position. They are read again only now; if all is well, there are none."""
+        one = self._stream(name)
+        if is_foreign(one):
+            places = {reading.place(position): position for position in wrong}
+            assert self._numbered is not None
+            wanted = self._numbered.filter(F.col(PLACE).isin(list(places)))
+            found = wanted.select(PLACE, RAW).toArrow().to_pydict()
+            return {places[place]: raw for place, raw in zip(found[PLACE], found[RAW], strict=True)}
+        raws: dict[int, str] = {}
+        for file in dict.fromkeys(map(reading.file, wrong)):
+            begin, end = np.searchsorted(reading.position, [file.first, file.first + file.count]).tolist()
+            own = reading.position[begin:end]
+            texts = LateTexts(self._texts, one, file.name, reading.ts[begin:end])
+            mine = [position for position in wrong if file.first <= position < file.first + file.count]
+            rows = np.searchsorted(own, mine).tolist()
+            texts.expect(rows)
+            raws |= {position: texts.text(row) for position, row in zip(mine, rows, strict=True)}
+        return raws
+
+    # ------------------------------------------------------------ fragments
+
+    def _job(self, epoch: int, orders: bytes = b"", *, keep: bool = True) -> Job:
+        ledger = self._ledger
+        generations = self._live.generations
+        later = {
+            each.number: self._packed_later.get(each.number) or cloudpickle.dumps(each)  # type: ignore[no-untyped-call]
+            for each, *_ in generations
+            if each.number
+        }
+        self._packed_later = later
+        ledger.extend(self._parts())
+        return Job(
+            ledger.pipeline,
+            epoch,
+            ledger.attempt,
+            ledger.base,
+            self._shards,
+            self._packed_cut,
+            self._store.files.root,
+            orders,
+            tuple((part, ledger.journals[part]) for part in ledger.parts),
+            tuple(ledger.past),
+            keep,
+            self.large,
+            tuple(later.items()),
+            tuple((each.number, live, moved) for each, live, moved in generations),
+            bool(self._plan.app.setting("max_groups")),
+        )
+
+    def _fragments(
+        self, orders: Orders, epoch: int, shipped: DataFrame | None = None, *, keep: bool = True
+    ) -> DataFrame:
+        """The program that runs every fragment with these orders. Without rows, shards only hear of them."""
+        self._epoch = epoch
+        packed = pack_arrays(orders.arrays())
+        if keep:
+            self._ledger.write_orders(epoch, packed)
+        job = self._job(epoch, packed, keep=keep)
+        if shipped is None:
+            shards = self._spark.range(self._shards).select(F.col("id").cast("int").alias("shard"))
+            shipped = shards.selectExpr("shard", "1 AS level", "'' AS name", "CAST('' AS BINARY) AS packed")
+        self._splices = orders.splices
+        for level in range(1, self._live.levels + 1):
+            task = partial(fragment.run_level, job, level)
+            shipped = shipped.repartitionById(self._shards, F.col("shard")).mapInArrow(task, SHIPPED)
+        return shipped.filter(F.col("level") == DONE).select("name", "packed")
+
+    def gather(self, table: pa.Table) -> None:
+        """Delivers what the program gave."""
+        self._remote.dictionary = Dictionary()
+        known = {each.answer(one.name): one for each, *_ in self._live.generations for one in each.queries}
+        gathered = Gathered(known, self._remote.dictionary)
+        self.reports = []
+        for name, content in zip(table["name"].to_pylist(), table["packed"].to_pylist(), strict=True):
+            if name == REPORT:
+                self.reports.append(json.loads(content))
+            elif name.startswith(BY_FILE):
+                file = content.decode()
+                gathered.add(name.removeprefix(BY_FILE), self._store.files.read(file))
+                self._store.files.remove(file)
+            else:
+                gathered.add(name, content)
+        for report in self.reports:
+            if "damaged" in report:
+                raise DataError(report["damaged"])
+        self._ledger.take(self.reports)
+        for report in self.reports:
+            if report["stopped"]:
+                raise ResourceError(report["stopped"])
+        for report in self.reports:
+            self._remote.failures.notes |= dict.fromkeys(report["notes"])
+        self._remote.failures.count = self._failed + sum(report["failures"] for report in self.reports)
+        last = [Bound(*report["last"]) for report in self.reports if report["last"] is not None]
+        self._last = max(last, default=None)
+        answers = self._live.answers(gathered.take(), self._splices, self._epoch)
+        answers[0].deletions, answers[0].refused = self._clock.deletions, self._clock.refused
+        self._splices = []
+        for answer in answers:
+            self._outputs.deliver(answer)
+
+    def _held(self) -> Held:
+        groups = sum(int(report.get("groups", 0)) for report in self.reports)
+        return Held(groups, self.state_bytes)
+
+    @property
+    def state_bytes(self) -> int:
+        """How large the shards' state was when they last looked."""
+        return sum(int(report["state"]) for report in self.reports)

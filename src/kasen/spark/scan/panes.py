@@ -1,0 +1,82 @@
+"""An epoch whose rows Spark reduces to a row a pane and group before they cross.
+
+Lateness is a matter of every row and its order, so the times of all rows cross too, alone: that is cheap. If
+none is late, the reduced rows are all that is needed. If some are, or a sum did not fit, the epoch's rows
+cross one by one, in the same columns, and those that are late are dropped as everywhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from kasen.connect.chunk import Chunk
+from kasen.engine.batch import I64
+from kasen.plan.native.partials import Partials
+from kasen.plan.physical import Input
+from kasen.runtime.input.feed import Rows
+from kasen.runtime.output.outputs import is_beyond
+from kasen.runtime.pipeline import Pipeline
+from kasen.spark.scan.arrivals import Arrivals, whole
+from kasen.spark.scan.names import BAD, FILE, RAW
+
+_TIME = "b0"
+#: Takes a chunk's rows in: with their failures if they are counted, and how many rows they stand for.
+Take = Callable[[Input, Chunk, Rows, I64 | None, int | None], None]
+
+
+def by_panes(
+    one: Input, partials: Partials, batch: DataFrame, pipeline: Pipeline, arrivals: Arrivals, take: Take
+) -> tuple[int, int] | None:
+    """Takes an epoch's rows of the stream `one`, reduced if that can be exact.
+
+    Returns the least and the greatest time of rows that were reduced.
+    """
+    context = batch.sparkSession.sparkContext
+    context.setJobDescription(f"kasen: order of {one.name}'s rows")
+    times, dead = arrivals.times(one, batch.select(_TIME, *_notes(batch)).toArrow(), _TIME)
+    reduced = None
+    if len(times) and not is_beyond(times).any() and pipeline.in_time(one.name, times):
+        context.setJobDescription(f"kasen: pane partials of {one.name}")
+        reduced = _reduced(one, partials, batch)
+    if reduced is None:
+        _by_rows(one, partials, batch, arrivals, take)
+        return None
+    chunk, rows = arrivals.reduced(whole(one), reduced)
+    chunk.dead = dead
+    arrivals.counts[one.name] = arrivals.counts.get(one.name, 0) + len(times)
+    take(one, chunk, rows, None, len(times))
+    return int(times.min()), int(times.max())
+
+
+def _reduced(one: Input, partials: Partials, batch: DataFrame) -> pa.Table | None:
+    """A row a pane and group, in order of time; None if a sum did not fit."""
+    pane = F.expr(f"{_TIME} - pmod({_TIME}, {partials.pane}L)").alias("_pane")
+    is_good = F.col(BAD).isNull() if BAD in batch.columns else F.col(_TIME).isNotNull()
+    good = batch.where(is_good)
+    names = one.schema.names
+    keys = len(partials.keys)
+    calls = [(place, text) for place, text in enumerate(partials.groups) if not 1 <= place <= keys]
+    grouped = good.groupBy(pane, *partials.keys).agg(*[F.expr(text).alias(names[at]) for at, text in calls])
+    held = [F.col(key).alias(names[1 + place]) for place, key in enumerate(partials.keys)]
+    own = [F.col(names[place]) for place, _ in calls]
+    table = grouped.select(own[0], *held, *own[1:]).toArrow().sort_by(names[0])
+    for total, count in partials.sums:
+        is_missing = table.column(names[total]).is_null().to_numpy()
+        if (is_missing & (table.column(names[count]).to_numpy() > 0)).any():
+            return None
+    return table
+
+
+def _by_rows(one: Input, partials: Partials, batch: DataFrame, arrivals: Arrivals, take: Take) -> None:
+    columns = [F.expr(text).alias(name) for text, name in zip(partials.rows, one.schema.names, strict=True)]
+    table = batch.select(*columns, *_notes(batch)).toArrow()
+    for chunk, rows, _ in arrivals.read(whole(one), table):
+        take(one, chunk, rows, None, None)
+
+
+def _notes(batch: DataFrame) -> list[str]:
+    return [name for name in (FILE, BAD, RAW) if name in batch.columns]
