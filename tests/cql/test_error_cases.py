@@ -23,7 +23,7 @@ from kasen.errors import QueryError
 from tests.cases_format import CASES, Case, load
 
 SOURCE = Path(kasen.cql.__file__).parent
-# No text alone can call a user's aggregate: tests/test_user_aggregates.py has these errors.
+# No text alone can call a user's aggregate: tests/engine/aggregate/user has these errors.
 ELSEWHERE = ("user_aggregates.py",)
 
 # Calls that make an error: their line is only reached for one.

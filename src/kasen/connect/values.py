@@ -223,7 +223,7 @@ def _in_range(value: int, type_: Type) -> int:
 
 
 def double_bits(value: float) -> int:
-    """As kasen.operators.batch.double_bits: one NaN, one zero."""
+    """As kasen.engine.batch.double_bits: one NaN, one zero."""
     if math.isnan(value):
         return _NAN
     bits: int = struct.unpack("<q", struct.pack("<d", value + 0.0))[0]

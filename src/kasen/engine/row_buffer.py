@@ -1,4 +1,4 @@
-"""Rows that kernels put out one after the other (kernels/report), made into a batch at the end.
+"""Rows that kernels emit one after the other (aggregate/kernels/report), made into a batch at the end.
 
 A few rows go into memory of the operator's own. Many go into chunks that all operators share, one after the
 other: memory that was just written to is the quickest, and a thousand queries need not hold it a thousand

@@ -13,7 +13,7 @@ _FIRST_CAPACITY = 256
 
 
 class RowStore:
-    """A bag of rows of `words` words, found by the words in `keys`; see kasen.kernels.multimap."""
+    """A bag of rows of `words` words, found by the words in `keys`; see kernels/multimap."""
 
     __slots__ = ("arrays", "counts", "heads", "keys", "slots", "words")
 

@@ -1,1 +1,1 @@
-""""""
+"""csv files: source and sink."""

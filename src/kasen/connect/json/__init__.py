@@ -1,1 +1,1 @@
-""""""
+"""Files of JSON lines: source and sink."""

@@ -1,1 +1,1 @@
-""""""
+"""Parquet files: source and sink."""

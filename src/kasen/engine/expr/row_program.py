@@ -1,4 +1,4 @@
-"""A compiled expression for one row at a time; see kernels/program."""
+"""A compiled expression for one row at a time; see kernels/row_program."""
 
 from __future__ import annotations
 

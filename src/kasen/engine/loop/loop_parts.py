@@ -1,4 +1,4 @@
-"""How the loop machine (kernels/loop) sees operators: each lends it the arrays of its state.
+"""How the loop machine (kernels/machine) sees operators: each lends it the arrays of its state.
 
 A part writes its operator's arrays and marks into the step's row of the machine's table (`load`), gives
 the machine more room when it asks (`grow`), and writes marks that the machine has moved back (`save`).

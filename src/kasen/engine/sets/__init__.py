@@ -1,1 +1,1 @@
-""""""
+"""Set operations over changes: DISTINCT, UNION [ALL], INTERSECT [ALL] and EXCEPT [ALL]."""

@@ -1,1 +1,1 @@
-""""""
+"""From relations to streams and back in time: ISTREAM, DSTREAM, RSTREAM, delays, netting, value order."""

@@ -1,1 +1,1 @@
-""""""
+"""Links between nodes: Flight streams, output queues, acknowledgements, and the input queue of a node."""

@@ -1,1 +1,1 @@
-""""""
+"""Who leads a node: pings, claims, takeover, and snapshots for the other replica."""

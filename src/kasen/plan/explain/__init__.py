@@ -1,1 +1,1 @@
-""""""
+"""EXPLAIN: plans as text."""

@@ -1,7 +1,7 @@
 """How the rows of a lowered plan's steps may lie on shards: what a step needs, and what it leaves.
 
 `need` says for each input which rows must be together on a shard. A `Split` says how the rows of a step
-do lie. Where the two do not fit, plan/exchange.py puts an exchange.
+do lie. Where the two do not fit, plan/shard/exchange.py puts an exchange.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A loop of operators: the loop machine (kernels/loop), set up for one stage of the plan.
+"""A loop of operators: the loop machine (engine/loop/kernels/machine), set up for one stage of the plan.
 
 The kernel runs the loop's instants by itself. It comes back when it wants more room somewhere, and when an
 operator that it does not know has to act.

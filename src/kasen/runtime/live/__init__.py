@@ -1,1 +1,1 @@
-""""""
+"""Queries that are registered, replaced and dropped while data flows."""

@@ -1,7 +1,7 @@
 """The queries of a shard: which steps each generation has in its graph, and how a change is spliced in.
 
 The steps of all generations are in one graph. What remembers nothing is there once for all of them. A change
-takes effect between two runs of the graph; see plan/generations.py for what a generation is.
+takes effect between two runs of the graph; see plan/shard/generations.py for what a generation is.
 """
 
 from __future__ import annotations

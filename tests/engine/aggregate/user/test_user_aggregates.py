@@ -261,7 +261,7 @@ def test_a_wrong_call_is_told(call: str) -> None:
 
 def test_a_python_file_gives_its_aggregates(tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
-    file.write_text(Path("tests/user_aggregates.py").read_text())
+    file.write_text(Path("tests/engine/aggregate/user/user_aggregates.py").read_text())
     assert [one.name for one in load_python(file)] == ["spread", "weighted", "texts", "rounded"]
     file.write_text("import kasen\nx = 1 / 0\n")
     with pytest.raises(QueryError, match=r"mine\.py:2: ZeroDivisionError"):
@@ -288,7 +288,7 @@ def test_the_example_of_the_manual_runs(tmp_path: Path, capsys: pytest.CaptureFi
 
 def test_a_python_file_travels_to_other_processes_whole(tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
-    mine = Path("tests/user_aggregates.py").read_text().split("@kasen.aggregate")
+    mine = Path("tests/engine/aggregate/user/user_aggregates.py").read_text().split("@kasen.aggregate")
     file.write_text(
         f"{mine[0]}\ndef least(values):\n    return min(values)\n\n\n"
         f"@kasen.aggregate{mine[1].replace('min(state)', 'least(state)')}"

@@ -1,1 +1,1 @@
-""""""
+"""GROUP BY over changes: each group's row, net at every instant."""

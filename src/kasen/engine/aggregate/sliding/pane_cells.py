@@ -1,4 +1,4 @@
-"""What groups have in panes, in the words of kernels/shared_windows: read from an aggregate, given to one."""
+"""What groups have in panes, in the words of kernels/shared_panes: read from an aggregate, given to one."""
 
 from __future__ import annotations
 

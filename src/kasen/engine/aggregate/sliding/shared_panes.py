@@ -1,7 +1,7 @@
 """Sliding aggregates over one input, by the same key and with panes of one length, share these panes.
 
 The members' windows differ, but all are made of the same panes: so each boundary takes one sweep over panes
-(kernels/shared_windows), not one a member. Sharing never shows. A member that comes sees the panes from its
+(kernels/shared_panes), not one a member. Sharing never shows. A member that comes sees the panes from its
 instant on, where the open one is cut; and any member can go on by itself at any time: what it sees of the
 panes is given to an aggregate of its own, which is also what its snapshots hold.
 

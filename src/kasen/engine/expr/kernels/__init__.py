@@ -1,1 +1,1 @@
-""""""
+"""Kernels of expressions: arithmetic, logic, decimals, the calendar, and the two program machines."""

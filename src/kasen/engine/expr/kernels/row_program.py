@@ -3,7 +3,7 @@
 `code` holds instructions of SIZE words: what to do, the register to set, the registers read, and
 constants. `registers` holds two words a register: its value as in a batch (DOUBLE as canonical bits), and
 1 if it is NULL. Registers of constants are filled once, when the program is made. Arguments that SQL does
-not need are jumped over, so what fails on the way is what counts as a failure (see operators/failures).
+not need are jumped over, so what fails on the way is what counts as a failure (see engine/failures).
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-""""""
+"""The symmetric hash join of two relations."""

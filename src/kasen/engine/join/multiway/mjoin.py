@@ -30,7 +30,7 @@ ALL, MIXED, NETTED = kernel.ALL, kernel.MIXED, kernel.NETTED
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One input of the join: its columns, and what it is seen through (see kasen.kernels.rings)."""
+    """One input of the join: its columns, and what it is seen through (see kernels/rings)."""
 
     columns: int
     kind: int

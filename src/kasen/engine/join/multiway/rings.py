@@ -1,4 +1,4 @@
-"""The windows inside a join: their arena, and how it grows. See kasen.kernels.rings."""
+"""The windows inside a join: their arena, and how it grows. See kernels/rings."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MAPPED = 1 << 17
 class Side:
     """One input of a join: its columns, what it is seen through, and its keys (columns of each).
 
-    `kind` and `length` are those of kasen.kernels.rings. A BAG's changes come from outside.
+    `kind` and `length` are those of kernels/rings. A BAG's changes come from outside.
     """
 
     columns: int

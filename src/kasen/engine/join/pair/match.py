@@ -1,4 +1,4 @@
-"""Finds the pairs of two windows' arrivals; see kasen.kernels.pair_join."""
+"""Finds the pairs of two windows' arrivals; see kernels/pair_join."""
 
 from __future__ import annotations
 

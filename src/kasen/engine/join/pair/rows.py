@@ -1,4 +1,4 @@
-"""The rows of two joined windows: where they lie, and how they get room. See kasen.kernels.pair_rows."""
+"""The rows of two joined windows: where they lie, and how they get room. See kernels/rows."""
 
 from __future__ import annotations
 

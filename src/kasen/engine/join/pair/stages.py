@@ -5,7 +5,7 @@ partners of the last piece's arrivals are found, along links that nobody changes
 written. Whichever core is ready first places the rows of the next piece. Who does what, and when, changes
 nothing in what is found: what an arrival meets is decided when it enters.
 
-Where a piece has an instant that must be done by itself (see kasen.kernels.pair_join), both stages of it are
+Where a piece has an instant that must be done by itself (see kernels/pair_join), both stages of it are
 done here, and only its pairs are written there.
 """
 

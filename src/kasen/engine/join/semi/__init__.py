@@ -1,1 +1,1 @@
-""""""
+"""Semi joins and anti joins: left rows that have, or lack, a match on the right."""

@@ -36,13 +36,14 @@ from kasen.engine.window.kernels.timed import entering, leaving
 
 #: A queue's fields: its instants [2, room] and data [WORDS, room], and where its tuples begin and end.
 INSTANTS, QUEUE, QUEUE_ROOM, START, END = range(OWN, OWN + 5)
-#: A time window's: how many tuples have entered, and its shape (kernels/window).
+#: A time window's: how many tuples have entered, and its shape (engine/window/kernels/timed).
 ENTERED, SHAPE = range(OWN + 5, OWN + 7)
 #: A row window's: ENTERED, the oldest tuple's ordinal, how many tuples it holds, and its slide.
 FIRST, COUNT, SLIDE = range(OWN + 6, OWN + 9)
 #: A delay's: its length, -1 for one tick; whether it delivers nothing any more.
 DELAY_LENGTH, CLOSED = range(OWN + 5, OWN + 7)
-#: PARTITION's: the arrays of kernels/partition_rows, room for tuples and partitions, room for those leaving.
+#: PARTITION's: the arrays of engine/window/kernels/partition, room for tuples and partitions, and for those
+#: that leave.
 KEYS, KEYS_SIZE, NULL_MASK, LIMIT, TABLE, TABLE_SIZE, META, PART_HASH = range(OWN, OWN + 8)
 STORE, PART_KEY, LINKS, FREE, SIZES, SLOTS, PARTITIONS, LEAVING = range(OWN + 8, OWN + 16)
 
@@ -153,7 +154,7 @@ def run_timed(table: Any, step: Any, control: Any, _work: Any, _labels: Any) -> 
 
 @compiled(STEP)
 def run_rows(table: Any, step: Any, control: Any, _work: Any, _labels: Any) -> Any:
-    """ROWS and ROWS SLIDE: see operators/window.Rows."""
+    """ROWS and ROWS SLIDE: see engine/window/window.Rows."""
     source = table[step, IN_A]
     count, slide = table[source, N], table[step, SLIDE]
     if _lacks_queue(table, step, count, control):
@@ -175,7 +176,7 @@ def run_rows(table: Any, step: Any, control: Any, _work: Any, _labels: Any) -> A
 
 @compiled(STEP)
 def run_partition(table: Any, step: Any, control: Any, work: Any, _labels: Any) -> Any:
-    """PARTITION BY ROWS: see operators/partition_window."""
+    """PARTITION BY ROWS: see engine/window/partition."""
     source = table[step, IN_A]
     count, words, mask = table[source, N], table[step, WORDS], table[step, NULL_MASK]
     sizes = vector(table[step, SIZES], 2)

@@ -57,7 +57,7 @@ from kasen.engine.sets.kernels import bag
 
 #: A join's fields behind its program's: where each side's are, and the cursor.
 LEFT, RIGHT, CURSOR = OWN + 6, OWN + 13, OWN + 20
-#: A side's: keys, slots, heads, counts (kernels/multimap), and what is looked up ahead.
+#: A side's: keys, slots, heads, counts (engine/kernels/multimap), and what is looked up ahead.
 KEYS, KEYS_SIZE, SLOTS, SLOTS_SIZE, HEADS, COUNTS, AHEAD = range(7)
 #: A semi join's, behind these: the right side's NULL bits, whether it is an anti join, room for right keys.
 RIGHT_NULL, ANTI, RIGHT_KEYS, RIGHT_COLUMNS = range(OWN + 21, OWN + 25)
@@ -68,7 +68,7 @@ POOL, POOL_SIZE, PAIRS, PAIRS_SIZE, TOUCHED, TOUCHED_SIZE, BUFFER, BUFFER_SIZE =
 QUEUES, QUEUES_SIZE, PASS_CONTROL, SCRATCH, SCRATCH_SIZE, NOTHING = range(OWN + 16, OWN + 22)
 GUESSES, GUESSES_SIZE, SLOTS_FOUND, SLOTS_FOUND_SIZE = range(OWN + 22, OWN + 26)
 
-#: A set operation's: records, table, touched slots and control (kernels/bag).
+#: A set operation's: records, table, touched slots and control (engine/sets/kernels/bag).
 BAG_RECORDS, BAG_RECORDS_SIZE, BAG_TABLE, BAG_TABLE_SIZE = range(OWN, OWN + 4)
 BAG_TOUCHED, BAG_TOUCHED_SIZE, BAG_CONTROL = range(OWN + 4, OWN + 7)
 

@@ -14,7 +14,7 @@ from kasen.engine.kernels.views import vector
 
 #: Fields that all rows have. OWN_*: the step's own memory, with room for ROOM changes. DUE: the next
 #: instant at which it acts by itself. KEPT: where changes that are wanted outside are gathered, as in
-#: kernels/report.
+#: engine/aggregate/kernels/report.
 KIND, IN_A, IN_B, WORDS, ROOM, N, DIFF, DATA, OWN_DIFF, OWN_DATA, DUE_TS, DUE_SUB = range(12)
 KEPT_AT, KEPT_ROOM, KEPT_N = range(12, 15)
 #: From here on fields are the kind's own.

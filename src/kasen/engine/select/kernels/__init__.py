@@ -1,1 +1,1 @@
-""""""
+"""The kernel of the selection network."""

@@ -1,6 +1,6 @@
 """The shared selection network: all conditions on a stream in one pass over its tuples (document C).
 
-Arrays hold the whole configuration; operators/selection writes them (the table by `enter` and `leave`), and
+Arrays hold the whole configuration; engine/select/network writes them (the table by `enter` and `leave`), and
 what looks at tuples only reads them.
 `predicates` [slots, 4]: kind, column, low, high. `programs`: conditions in postfix, a slot or AND or OR.
 `queries` [flags, 2]: where the program of a query begins, and its length (0: always true).

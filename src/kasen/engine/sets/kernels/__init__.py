@@ -1,1 +1,1 @@
-""""""
+"""The kernel of set operations."""

@@ -1,1 +1,1 @@
-""""""
+"""Kernels of RSTREAM, netting and value order."""

@@ -1,1 +1,1 @@
-""""""
+"""Kernels on text: fields of csv and JSON, cells to values, rows to text."""

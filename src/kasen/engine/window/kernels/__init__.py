@@ -1,1 +1,1 @@
-""""""
+"""Kernels of windows: which tuples enter and leave at which instant."""

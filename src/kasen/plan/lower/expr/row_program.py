@@ -1,4 +1,4 @@
-"""Bound expressions to programs that run on one row at a time (kernels/program), for loops.
+"""Bound expressions to programs that run on one row at a time (engine/expr/kernels/row_program), for loops.
 
 The meaning is that of compile_expr. Functions on texts, and those of the calendar, have no program: they
 work on the dictionary, which kernels cannot add to.

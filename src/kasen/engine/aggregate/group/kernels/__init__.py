@@ -1,1 +1,1 @@
-""""""
+"""The kernel of GROUP BY."""

@@ -1,1 +1,1 @@
-""""""
+"""Kernels of the join of two windows."""

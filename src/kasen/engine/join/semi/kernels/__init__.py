@@ -1,1 +1,1 @@
-""""""
+"""Kernels of semi and anti joins: by keys alone, and with a condition on pairs."""
