@@ -1,1 +1,1 @@
-"""The way in on Spark: inputs as DataFrames, the rows of a micro-batch in reading order, and what bounds them."""
+"""The way in on Spark: inputs as DataFrames, rows of a micro-batch in reading order, and what bounds them."""
