@@ -42,7 +42,7 @@ from kasen.engine.loop.kernels.table import (
     WORDS,
     N,
 )
-from kasen.engine.loop.loop_parts import lend
+from kasen.engine.loop.steps import (lend)
 from kasen.runtime.graph.loop import Loop
 
 #: Fields of a port, an operator's queue: its first element, how many there are, and the instant before which

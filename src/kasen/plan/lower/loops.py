@@ -10,9 +10,9 @@ from kasen.engine.aggregate.group.aggregate import Aggregate
 from kasen.engine.expr.row_program import Program
 from kasen.engine.join.hash.hash_join import HashJoin
 from kasen.engine.join.semi.semi_join import SemiJoin
-from kasen.engine.loop import loop_parts as parts
+from kasen.engine.loop import steps as parts
 from kasen.engine.loop.kernels import table as loop_table
-from kasen.engine.loop.loop_parts import ForeignPart, Part
+from kasen.engine.loop.steps import ForeignPart, Part
 from kasen.engine.operator import Operator
 from kasen.engine.select.pad import Pad
 from kasen.engine.sets.bag import Bag

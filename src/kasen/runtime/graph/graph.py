@@ -34,8 +34,8 @@ from kasen.plan.lower.lower import SlidingAggregate as SlidingNode
 from kasen.plan.lower.selection import selectable
 from kasen.plan.physical import Plan, Step, stages_of
 from kasen.runtime.graph.loop import Loop
+from kasen.runtime.graph.parallel_steps import ROWS_A_STEP, Alone, SideBySide
 from kasen.runtime.graph.runaway_loops import loop_error, stopped_before
-from kasen.runtime.graph.strands import ROWS_A_STEP, Alone, SideBySide
 from kasen.types import Kind, Schema
 
 #: For steps that just came: further input, by step and number of the input.

@@ -15,7 +15,7 @@ from kasen.engine.batch import I64, TICK_BITS, Batch, Bound
 from kasen.engine.loop.kernels import machine as kernel
 from kasen.engine.loop.kernels import row_steps as loop_rows
 from kasen.engine.loop.kernels import table as loop_table
-from kasen.engine.loop.loop_parts import ForeignPart, Part, Plain, lend, set_due
+from kasen.engine.loop.steps import ForeignPart, Part, Plain, lend, set_due
 from kasen.engine.operator import Operator
 from kasen.engine.row_buffer import RowBuffer
 from kasen.errors import InternalError

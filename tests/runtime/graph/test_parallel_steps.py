@@ -19,7 +19,7 @@ from kasen.engine.select.network import Tap
 from kasen.engine.sets.union import Union
 from kasen.plan.physical import Plan, plan_app
 from kasen.runtime.graph.graph import Graph
-from kasen.runtime.graph.strands import SideBySide, Strand, keeps_to_itself
+from kasen.runtime.graph.parallel_steps import SideBySide, Strand, keeps_to_itself
 from kasen.runtime.local import LocalRun, Options
 from tests.engines import Collected
 
