@@ -28,15 +28,15 @@ import kasen
 from benchmarks._measure import Line, Table, best, resident
 from experiments import nway_join
 from kasen.cql.bind.app import bind_text
-from kasen.engine import parallel as two_cores
-from kasen.engine.batch import Batch, Bound
+from kasen.engine import parallel
+from kasen.engine.batch import Batch, Frontier
 from kasen.engine.join.multiway import rings
-from kasen.engine.join.multiway.mjoin import Seen
+from kasen.engine.join.multiway.mjoin import JoinInput
 from kasen.engine.join.pair.pair_join import PairJoin
 from kasen.plan.physical import plan_app
-from kasen.runtime.input.feed import Rows
+from kasen.runtime.input.feed import InputRows
 from kasen.runtime.memory import own_process
-from kasen.runtime.pipeline import Pipeline
+from kasen.runtime.pipeline import RunningPipeline
 
 ROWS = 65_536
 CHUNK = 1 << 15
@@ -147,7 +147,7 @@ def rate(count: int, seconds: float) -> str:
     return f"{count / seconds / 1e6:.2f} M tuples/s"
 
 
-def batches(side: I64, key: I64, chunk: int = CHUNK) -> list[tuple[list[Batch], Bound]]:
+def batches(side: I64, key: I64, chunk: int = CHUNK) -> list[tuple[list[Batch], Frontier]]:
     """The arrivals as the operators get them."""
     found = []
     for begin in range(0, len(side), chunk):
@@ -156,16 +156,16 @@ def batches(side: I64, key: I64, chunk: int = CHUNK) -> list[tuple[list[Batch], 
             at = np.flatnonzero(side[begin : begin + chunk] == mine) + begin
             data = np.ascontiguousarray(np.vstack([key[at], at, np.zeros(len(at), np.int64)]))
             parts.append(Batch(at, np.zeros(len(at), np.int64), np.ones(len(at), np.int64), data))
-        found.append((parts, Bound(begin + chunk)))
+        found.append((parts, Frontier(begin + chunk)))
     return found
 
 
 def operator(rows: int) -> PairJoin:
-    seen = [Seen(2, rings.ROWS, rows)] * 2
+    seen = [JoinInput(2, rings.ROWS, rows)] * 2
     return PairJoin(seen, [{0: 0, 1: 0}], [(0, 0), (0, 1), (1, 1)])
 
 
-def run_operator(parts: list[tuple[list[Batch], Bound]], rows: int) -> int:
+def run_operator(parts: list[tuple[list[Batch], Frontier]], rows: int) -> int:
     join = operator(rows)
     return sum(len(join.process(batch, upto)) for batch, upto in parts)
 
@@ -184,7 +184,7 @@ def pairs(out: Table, quick: bool) -> None:
     frame = pl.from_arrow(table)
     assert isinstance(frame, pl.DataFrame)
     both_cores = best(partial(push_through, left, right, ROWS), 5)
-    two_cores.use_one_core()
+    parallel.use_one_core()
     one_core = best(partial(push_through, left, right, ROWS), 5)
     mine = cpu(partial(push_through, left, right, ROWS), 5) / count
     duck = cpu(partial(duck_join, connection, ROWS), 2) / count
@@ -256,7 +256,7 @@ def _held(rows: int) -> float:
             own = at[side == mine]
             data = np.vstack([random.integers(0, rows, len(own)), own, np.zeros(len(own), np.int64)])
             parts.append(Batch(own, np.zeros(len(own), np.int64), np.ones(len(own), np.int64), data))
-        join.process(parts, Bound((n + 1) * CHUNK))
+        join.process(parts, Frontier((n + 1) * CHUNK))
         if n == 0:
             gc.collect()
             before = resident()
@@ -273,17 +273,17 @@ def latency(out: Table, quick: bool) -> None:
     singles = batches(side[4096:], key[4096:], 1)
     taken = []
     for at, (batch, _) in enumerate(singles):
-        shifted = [Batch(each.ts + 4096, each.sub, each.diff, each.data) for each in batch]
+        shifted = [Batch(each.ts + 4096, each.seq_tick, each.diff, each.data) for each in batch]
         begin = time.perf_counter()
-        join.process(shifted, Bound(4096 + at + 1))
+        join.process(shifted, Frontier(4096 + at + 1))
         taken.append(time.perf_counter() - begin)
     _delays(out, "one tuple, the operator alone", taken)
     app = bind_text(declare(1024), Path())
-    pipeline = Pipeline(plan_app(app))
+    pipeline = RunningPipeline(plan_app(app))
     taken = []
     for at, (mine, k) in enumerate(zip(side.tolist(), key.tolist(), strict=True)):
         data = np.array([[at], [k], [at], [0]], np.int64)
-        row = Rows(data[0], np.ones(1, np.int64), data, np.zeros(1, np.int64))
+        row = InputRows(data[0], np.ones(1, np.int64), data, np.zeros(1, np.int64))
         begin = time.perf_counter()
         pipeline.add("ab"[mine], row)
         pipeline.advance("a", at + 1)

@@ -25,11 +25,11 @@ from benchmarks._measure import Line, Table, best, speed
 from benchmarks.live_spark import change_on_spark
 from kasen.engine.batch import Batch, ones, zeros
 from kasen.engine.select.kernels.network import BETWEEN
-from kasen.engine.select.network import GREATEST, Condition, Predicate, Selection, Tree
+from kasen.engine.select.network import GREATEST, Condition, ConditionTree, Predicate, SelectionNetwork
 from kasen.engine.text.dictionary import Dictionary
-from kasen.plan.changes import Change
+from kasen.plan.changes import CatalogChange
 from kasen.runtime.memory import own_process
-from kasen.runtime.pipeline import Ready
+from kasen.runtime.pipeline import PreparedChange
 
 KEYS, VALUES = 1000, 1_000_000
 _BATCH = 1 << 16
@@ -51,7 +51,7 @@ def as_condition(k: int | None, v: int | None) -> Condition:
         parts.append(Predicate(BETWEEN, 0, k, k))
     if v is not None:
         parts.append(Predicate(BETWEEN, 1, v + 1, GREATEST))
-    return parts[0] if len(parts) == 1 else Tree(True, tuple(parts))
+    return parts[0] if len(parts) == 1 else ConditionTree(True, tuple(parts))
 
 
 def as_sql(k: int | None, v: int | None) -> str:
@@ -90,7 +90,7 @@ def count(table: Table, rows: int) -> None:
     queries = conditions(1000, random)
 
     def network(these: list[tuple[int | None, int | None]], rows: int = rows) -> Callable[[], list[int]]:
-        selection = Selection([False, False], Dictionary())
+        selection = SelectionNetwork([False, False], Dictionary())
         for one in these:
             selection.add(as_condition(*one))
         data = np.stack([k[:rows], v[:rows], np.zeros(rows, np.int64)])
@@ -208,7 +208,7 @@ def change(table: Table, queries: int) -> None:
     held: list[float] = []
     apply = pipeline.apply
 
-    def timed(ready: Ready) -> tuple[Change, ...]:
+    def timed(ready: PreparedChange) -> tuple[CatalogChange, ...]:
         started = time.perf_counter()
         changes = apply(ready)
         held.append(time.perf_counter() - started)

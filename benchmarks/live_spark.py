@@ -18,7 +18,7 @@ from kasen.plan.physical import plan_app
 from kasen.runtime.control.socket import ask
 from kasen.runtime.pipeline import Answer
 from kasen.spark.pipeline import SparkRun
-from kasen.spark.place import Place
+from kasen.spark.place import OperatorPlace
 from kasen.spark.session import session
 
 _ROWS = 1000
@@ -70,7 +70,7 @@ def source(spark: SparkSession) -> DataFrame:
     return rows.select((value % 10).alias("k"), value.alias("v"), value.alias("ts"))
 
 
-def in_kasen(spark: SparkSession, home: Path, place: Place) -> tuple[float, float, int, float, float]:
+def in_kasen(spark: SparkSession, home: Path, place: OperatorPlace) -> tuple[float, float, int, float, float]:
     """Seconds until the change was answered and until the new query spoke; epochs between; the silence.
 
     And how long an epoch took before.
@@ -142,16 +142,16 @@ def change_on_spark(table: Table) -> None:
     spark.sparkContext.setLogLevel("OFF")  # stopping a streaming query is an error to Spark
     with tempfile.TemporaryDirectory() as folder:
         native = natively(spark, Path(folder))
-        found = {place: in_kasen(spark, Path(folder), place) for place in Place}
+        found = {place: in_kasen(spark, Path(folder), place) for place in OperatorPlace}
     spark.stop()
     for place, (answered, spoke, epochs, silent, epoch) in found.items():
-        where = "in the driver" if place is Place.driver else "on executors"
+        where = "in the driver" if place is OperatorPlace.driver else "on executors"
         told = f"effective in {answered:.2f} s, rows in {spoke:.2f} s"
         what = f"Spark, {where}: a query registered while data flows"
         table.add(Line(what, told, "", f"{epochs}", "in the next epoch", epochs == 1))
         ours, ratio = f"longest silence {silent:.2f} s", silent / epoch
         what = "  other answers meanwhile"
         table.add(Line(what, ours, f"an epoch before {epoch:.2f} s", f"{ratio:.1f}", "< 2", ratio < 2))
-        if place is Place.driver:
+        if place is OperatorPlace.driver:
             theirs, ratio = f"native, restarted {native:.2f} s", native / silent
             table.add(Line(what, ours, theirs, f"{ratio:.1f}", "> 1", ratio > 1))

@@ -27,9 +27,9 @@ import kasen
 from benchmarks._measure import Line, Table, best, best_of_each, resident, speed
 from kasen.cql.bind.app import bind_text
 from kasen.plan.physical import plan_app
-from kasen.runtime.input.feed import Rows
+from kasen.runtime.input.feed import InputRows
 from kasen.runtime.memory import own_process
-from kasen.runtime.pipeline import Pipeline
+from kasen.runtime.pipeline import RunningPipeline
 
 MINUTE = 60_000_000
 CHUNK = 1 << 19
@@ -236,7 +236,7 @@ def _columns_latency(rows: int) -> list[float]:
     times = []
     for ts, key, value in _tuples(rows):
         data = np.array([[ts], [key], [value], [0]], np.int64)
-        row = Rows(data[0], np.ones(1, np.int64), data, np.zeros(1, np.int64))
+        row = InputRows(data[0], np.ones(1, np.int64), data, np.zeros(1, np.int64))
         begin = time.perf_counter()
         pipeline.add("s", row)
         pipeline.advance("s", ts + 1)
@@ -259,8 +259,8 @@ def _push_latency(rows: int) -> list[float]:
     return times
 
 
-def running(query: str) -> Pipeline:
-    return Pipeline(plan_app(bind_text(f"{STREAM} REGISTER QUERY q AS {query};", Path())))
+def running(query: str) -> RunningPipeline:
+    return RunningPipeline(plan_app(bind_text(f"{STREAM} REGISTER QUERY q AS {query};", Path())))
 
 
 def memory(out: Table, quick: bool) -> None:

@@ -27,11 +27,11 @@ from kasen.cql.bind.app import bind_text
 from kasen.plan.physical import plan_app
 from kasen.runtime.memory import own_process
 from kasen.spark.pipeline import SparkRun
-from kasen.spark.place import Place
+from kasen.spark.place import OperatorPlace
 from kasen.spark.session import session
 
 SECOND = 1_000_000
-EXECUTORS: dict[str, object] = {"place": Place.executors, "shards": 2}
+EXECUTORS: dict[str, object] = {"place": OperatorPlace.executors, "shards": 2}
 KEYS = 1000
 SCHEMA = "ts timestamp, k int, v bigint"
 STREAM = (

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kasen.cql.bind.app import bind_text
-from kasen.engine.batch import I64, Batch, Bound, concat
+from kasen.engine.batch import I64, Batch, Frontier, concat
 from kasen.engine.failures import Failures
 from kasen.engine.text.dictionary import Dictionary
 from kasen.plan.logical import Scan
@@ -67,10 +67,10 @@ def tuples(count: int, a_timestamp: int) -> Batch:
     return scanned(ts, np.zeros(count, np.int64), np.stack([number % IDS, number + 1]))
 
 
-def scanned(ts: I64, sub: I64, columns: I64) -> Batch:
+def scanned(ts: I64, seq_tick: I64, columns: I64) -> Batch:
     """As an input gives them: the columns, the time, no NULLs."""
     data = np.concatenate([columns, [ts], np.zeros((1, len(ts)), np.int64)])
-    return Batch(ts, sub, np.ones(len(ts), np.int64), np.ascontiguousarray(data))
+    return Batch(ts, seq_tick, np.ones(len(ts), np.int64), np.ascontiguousarray(data))
 
 
 def fed_back(answers: dict[str, Batch]) -> dict[str, Batch]:
@@ -78,25 +78,27 @@ def fed_back(answers: dict[str, Batch]) -> dict[str, Batch]:
     names = {"all_avg_delay": "fed_all"}
     names |= {name: f"fed_{name[4:]}" for name in answers if name.startswith("avg_")}
     return {
-        to: scanned(answers[name].ts, answers[name].sub, answers[name].data[:-1])
+        to: scanned(answers[name].ts, answers[name].seq_tick, answers[name].data[:-1])
         for name, to in names.items()
     }
 
 
-def epochs(inputs: dict[str, Batch]) -> Iterator[tuple[dict[str, Batch], Bound]]:
+def epochs(inputs: dict[str, Batch]) -> Iterator[tuple[dict[str, Batch], Frontier]]:
     """The inputs cut as a pipeline takes them in, each part with the frontier up to which it runs."""
     times = inputs["input"].ts
     ends = [*(int(ts) for ts in times[EPOCH::EPOCH]), int(times[-1]) + 1]
     first = dict.fromkeys(inputs, 0)
     for end in ends:
         last = {name: int(np.searchsorted(batch.ts, end)) for name, batch in inputs.items()}
-        yield {name: _part(batch, first[name], last[name]) for name, batch in inputs.items()}, Bound(end)
+        yield {name: _part(batch, first[name], last[name]) for name, batch in inputs.items()}, Frontier(end)
         first = last
 
 
 def _part(batch: Batch, first: int, last: int) -> Batch:
     rows = slice(first, last)
-    return Batch(batch.ts[rows], batch.sub[rows], batch.diff[rows], np.ascontiguousarray(batch.data[:, rows]))
+    return Batch(
+        batch.ts[rows], batch.seq_tick[rows], batch.diff[rows], np.ascontiguousarray(batch.data[:, rows])
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +126,7 @@ class Schedule:
             yield from self._split(inputs, context)
             return
         graph = Graph(self.plan, context)
-        graph.begin(Bound(0))
+        graph.begin(Frontier(0))
         for sources, end in epochs(inputs):
             yield graph.run(sources, end)
 

@@ -42,7 +42,7 @@ from kasen.engine.loop.kernels.table import (
     WORDS,
     N,
 )
-from kasen.engine.loop.steps import (lend)
+from kasen.engine.loop.steps import lend
 from kasen.runtime.graph.loop import Loop
 
 #: Fields of a port, an operator's queue: its first element, how many there are, and the instant before which
@@ -55,15 +55,23 @@ _MORE = 2
 
 
 @compiled(f"void({M}, int64, int64, int64)")
-def _learn(ports: Any, port: Any, ts: Any, sub: Any) -> None:
+def _learn(ports: Any, port: Any, ts: Any, seq_tick: Any) -> None:
     """A queue hears that nothing before an instant can come any more."""
-    if ts > ports[port, KNOWN_TS] or (ts == ports[port, KNOWN_TS] and sub > ports[port, KNOWN_SUB]):
-        ports[port, KNOWN_TS], ports[port, KNOWN_SUB] = ts, sub
+    if ts > ports[port, KNOWN_TS] or (ts == ports[port, KNOWN_TS] and seq_tick > ports[port, KNOWN_SUB]):
+        ports[port, KNOWN_TS], ports[port, KNOWN_SUB] = ts, seq_tick
 
 
 @compiled(f"void({M}, {M}, {M}, int64, {V}, {M}, {V}, int64, int64)")
 def _send(
-    table: Any, ports: Any, rings: Any, step: Any, ends: Any, readers: Any, counts: Any, ts: Any, sub: Any
+    table: Any,
+    ports: Any,
+    rings: Any,
+    step: Any,
+    ends: Any,
+    readers: Any,
+    counts: Any,
+    ts: Any,
+    seq_tick: Any,
 ) -> None:
     """A step's changes at an instant go into the queues of its readers."""
     count, words = table[step, N], table[step, WORDS]
@@ -75,13 +83,13 @@ def _send(
         for i in range(count):
             at = ((ports[port, HEAD] + ports[port, COUNT]) % _RING) * size
             ports[port, COUNT] += 1
-            rings[port, at], rings[port, at + 1], rings[port, at + 2] = ts, sub, diff[i]
+            rings[port, at], rings[port, at + 1], rings[port, at + 2] = ts, seq_tick, diff[i]
             for word in range(words):
                 rings[port, at + _FRONT + word] = data[word, i]
 
 
 @compiled(f"void({M}, {M}, {M}, int64, int64, int64)")
-def _receive(table: Any, ports: Any, rings: Any, port: Any, ts: Any, sub: Any) -> None:
+def _receive(table: Any, ports: Any, rings: Any, port: Any, ts: Any, seq_tick: Any) -> None:
     """The queue's elements of an instant become the answer of the port's row."""
     row = ports[port, ROW]
     words = table[row, WORDS]
@@ -89,7 +97,7 @@ def _receive(table: Any, ports: Any, rings: Any, port: Any, ts: Any, sub: Any) -
     count = 0
     while count < ports[port, COUNT]:
         at = ((ports[port, HEAD] + count) % _RING) * size
-        if rings[port, at] != ts or rings[port, at + 1] != sub:
+        if rings[port, at] != ts or rings[port, at + 1] != seq_tick:
             break
         count += 1
     data, diff = matrix(table[row, OWN_DATA], words, count), vector(table[row, OWN_DIFF], count)
@@ -125,34 +133,34 @@ def _run(
     """
     heard = 0
     for turn in range(most + 1):
-        ts, sub, known_ts, known_sub = table[step, DUE_TS], table[step, DUE_SUB], NEVER, NEVER
+        ts, seq_tick, known_ts, known_sub = table[step, DUE_TS], table[step, DUE_SUB], NEVER, NEVER
         for side in range(2):
             port = inputs[step, side]
             if port < 0:
                 continue
             if ports[port, COUNT]:
                 at = ports[port, HEAD] * (table[ports[port, ROW], WORDS] + _FRONT)
-                if rings[port, at] < ts or (rings[port, at] == ts and rings[port, at + 1] < sub):
-                    ts, sub = rings[port, at], rings[port, at + 1]
+                if rings[port, at] < ts or (rings[port, at] == ts and rings[port, at + 1] < seq_tick):
+                    ts, seq_tick = rings[port, at], rings[port, at + 1]
             if ports[port, KNOWN_TS] < known_ts or (
                 ports[port, KNOWN_TS] == known_ts and ports[port, KNOWN_SUB] < known_sub
             ):
                 known_ts, known_sub = ports[port, KNOWN_TS], ports[port, KNOWN_SUB]
-        ready = ts < known_ts or (ts == known_ts and sub < known_sub)
+        ready = ts < known_ts or (ts == known_ts and seq_tick < known_sub)
         if not ready or turn == most:
             if ready:
-                known_ts, known_sub = ts, sub
+                known_ts, known_sub = ts, seq_tick
             for k in range(ends[step]):
                 port = readers[step, k]
                 before_ts, before_sub = ports[port, KNOWN_TS], ports[port, KNOWN_SUB]
                 _learn(ports, port, known_ts, known_sub)
                 heard |= before_ts != ports[port, KNOWN_TS] or before_sub != ports[port, KNOWN_SUB]
             return heard | (_MORE if ready else 0)
-        fires = table[step, DUE_TS] == ts and table[step, DUE_SUB] == sub
+        fires = table[step, DUE_TS] == ts and table[step, DUE_SUB] == seq_tick
         for side in range(2):
             if inputs[step, side] >= 0:
-                _receive(table, ports, rings, inputs[step, side], ts, sub)
-        control[TS], control[SUB], control[FILLED], control[RESUMED] = ts, sub, 0, 0
+                _receive(table, ports, rings, inputs[step, side], ts, seq_tick)
+        control[TS], control[SUB], control[FILLED], control[RESUMED] = ts, seq_tick, 0, 0
         table[step, N] = 0
         acts = table[step, KIND] != DELAY or fires
         if acts and run_step(table, step, control, work, labels) != DONE:
@@ -160,7 +168,7 @@ def _run(
         if table[step, KIND] == DELAY and take_delayed(table, step, control) != DONE:
             return -1
         if table[step, N]:
-            _send(table, ports, rings, step, ends, readers, counts, ts, sub)
+            _send(table, ports, rings, step, ends, readers, counts, ts, seq_tick)
             heard = 1
     return heard
 
@@ -194,11 +202,11 @@ def run_heartbeats(
         upto = times[fed] if fed < len(times) else NEVER
         for scan in range(scans):
             while table[scan, DUE_TS] < upto:
-                ts, sub = table[scan, DUE_TS], table[scan, DUE_SUB]
-                control[TS], control[SUB] = ts, sub
+                ts, seq_tick = table[scan, DUE_TS], table[scan, DUE_SUB]
+                control[TS], control[SUB] = ts, seq_tick
                 if run_step(table, scan, control, work, labels) != DONE:
                     return -1
-                _send(table, ports, rings, scan, ends, readers, counts, ts, sub)
+                _send(table, ports, rings, scan, ends, readers, counts, ts, seq_tick)
             for k in range(ends[scan]):
                 _learn(ports, readers[scan, k], upto, 0)
         top = 0

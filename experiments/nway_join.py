@@ -29,16 +29,16 @@ import numpy.typing as npt
 from numba import njit
 
 from kasen.cql.bind.app import bind_text
-from kasen.engine.batch import Batch, Bound
+from kasen.engine.batch import Batch, Frontier
 from kasen.engine.join.multiway import mjoin, rings
 from kasen.engine.join.multiway.kernels import mjoin as mjoin_kernel
 from kasen.engine.join.multiway.kernels import parallel_mjoin as parallel_kernel
-from kasen.engine.join.multiway.mjoin import MJoin, Seen
+from kasen.engine.join.multiway.mjoin import JoinInput, MJoin
 from kasen.engine.join.multiway.parallel_mjoin import ParallelMJoin
 from kasen.engine.kernels.flags import reaches
 from kasen.plan.physical import plan_app
-from kasen.runtime.input.feed import Rows
-from kasen.runtime.pipeline import Pipeline
+from kasen.runtime.input.feed import InputRows
+from kasen.runtime.pipeline import RunningPipeline
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
@@ -62,14 +62,14 @@ def declare(streams: int, window: int, hint: str) -> str:
 def delays(streams: int, seconds: int, window: int, method: str) -> list[float]:
     """The delays, in µs, of the tuples that had results."""
     hint = f"/*+ {method} */" if method else ""
-    pipeline = Pipeline(plan_app(bind_text(declare(streams, window * 1_000_000, hint), Path())))
+    pipeline = RunningPipeline(plan_app(bind_text(declare(streams, window * 1_000_000, hint), Path())))
     names = [f"s{i}" for i in range(streams)]
     taken = []
     for n in range(20 * seconds):
         for i, name in enumerate(names):
             ts = n * PERIOD + i * PERIOD // streams
             data = np.array([[ts], [n], *[[n * i]] * 9, [0]], np.int64)
-            row = Rows(data[0], np.ones(1, np.int64), data, np.zeros(1, np.int64))
+            row = InputRows(data[0], np.ones(1, np.int64), data, np.zeros(1, np.int64))
             begin = time.perf_counter()
             pipeline.add(name, row)
             for each in names:
@@ -197,7 +197,7 @@ def kernel_costs(streams: int, kind: type[MJoin], module: Any, names: Sequence[s
     The first tuples of some keys, of all streams but the last, are one call: they have no results. The last
     stream's are another: each is joined with one tuple of each other stream.
     """
-    seen = [Seen(2, rings.RANGE, 1_000_000)] * streams
+    seen = [JoinInput(2, rings.RANGE, 1_000_000)] * streams
     columns = [(0, 0), *((i, 1) for i in range(streams))]
     keys, calls = 200, 40
     taken: list[list[list[float]]] = []
@@ -219,7 +219,7 @@ def kernel_costs(streams: int, kind: type[MJoin], module: Any, names: Sequence[s
                 for kernel in timed:
                     kernel.seconds = 0.0
                 given = [parts[i] if i in chosen else nothing for i in range(streams)]
-                join.process(given, Bound(int(max(parts[i].ts[-1] for i in chosen)) + 1))
+                join.process(given, Frontier(int(max(parts[i].ts[-1] for i in chosen)) + 1))
                 both.append([kernel.seconds / (tuples * keys) * 1e6 for kernel in timed])
             taken.append(both)
     least = np.min(taken, axis=0)

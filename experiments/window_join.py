@@ -17,9 +17,9 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from kasen.engine.batch import Batch, Bound
+from kasen.engine.batch import Batch, Frontier
 from kasen.engine.join.multiway import rings
-from kasen.engine.join.multiway.mjoin import Seen
+from kasen.engine.join.multiway.mjoin import JoinInput
 from kasen.engine.join.pair.pair_join import PairJoin
 from kasen.runtime.memory import own_process
 
@@ -93,7 +93,7 @@ def simulate(
 def engine(rows: int, keys: int, count: int) -> tuple[float, float]:
     """Kasen's join of two ROWS windows on one core: tuples and results a second of CPU time."""
     random = np.random.default_rng(rows)
-    join = PairJoin([Seen(2, rings.ROWS, rows)] * 2, [{0: 0, 1: 0}], [(0, 0), (0, 1), (1, 1)])
+    join = PairJoin([JoinInput(2, rings.ROWS, rows)] * 2, [{0: 0, 1: 0}], [(0, 0), (0, 1), (1, 1)])
     chunk = min(1 << 14, count)
     taken, tuples, results = 0.0, 0, 0
     for begin in range(0, count + 2 * rows, chunk):
@@ -104,7 +104,7 @@ def engine(rows: int, keys: int, count: int) -> tuple[float, float]:
             data = np.vstack([random.integers(0, keys, len(at)), at, np.zeros(len(at), np.int64)])
             parts.append(Batch(at, np.zeros(len(at), np.int64), np.ones(len(at), np.int64), data))
         start = time.process_time()
-        answer = join.process(parts, Bound(begin + chunk))
+        answer = join.process(parts, Frontier(begin + chunk))
         if begin >= 2 * rows:
             taken += time.process_time() - start
             tuples += chunk

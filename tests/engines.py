@@ -23,7 +23,7 @@ from kasen.cql.bound import App
 from kasen.engine.text.dictionary import FORGOTTEN, Dictionary
 from kasen.errors import QueryError
 from kasen.plan.physical import Plan, plan_app
-from kasen.runtime.input.feed import Rows
+from kasen.runtime.input.feed import InputRows
 from kasen.runtime.input.reader import Reader
 from kasen.runtime.local import LocalRun, Options
 from kasen.runtime.pipeline import Answer
@@ -66,7 +66,7 @@ def on_shards(batch: int, shards: int, *, restart: bool = False, joins: str = ""
 
     def run(app: App, folder: Path) -> Result:
         made = partial(ShardedPipeline, shards=shards, restart=restart, joins=joins)
-        with patch("kasen.runtime.local.Pipeline", made):
+        with patch("kasen.runtime.local.RunningPipeline", made):
             return local(batch)(app, folder)
 
     return run
@@ -146,7 +146,7 @@ class ReaderOfTexts(Reader):
         with patch("kasen.runtime.input.reader.encode", lambda chunk, _: chunk.data):
             return super()._open(dead)
 
-    def _rows(self, first: int, last: int) -> Rows:
+    def _rows(self, first: int, last: int) -> InputRows:
         rows = super()._rows(first, last)
         assert self._chunk is not None
         data, texts = list(rows.data), {}

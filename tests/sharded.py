@@ -10,20 +10,20 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from kasen.engine.batch import I64, Bound
-from kasen.plan.changes import Change
+from kasen.engine.batch import I64, Frontier
+from kasen.plan.changes import CatalogChange
 from kasen.plan.physical import Plan
 from kasen.plan.shard.fragments import cut
-from kasen.runtime.input.feed import Rows
+from kasen.runtime.input.feed import InputRows
 from kasen.runtime.live.remote import RemoteQueries
-from kasen.runtime.output.answers import Gathered
-from kasen.runtime.pipeline import Answer, Pipeline
+from kasen.runtime.output.answers import AnswerCollector
+from kasen.runtime.pipeline import Answer, RunningPipeline
 from kasen.runtime.shard.clock import Clock, Orders
 from kasen.runtime.shard.shard import Shard
 from kasen.runtime.shard.tuples import Scatter
 
 
-class ShardedPipeline(Pipeline):
+class ShardedPipeline(RunningPipeline):
     """Takes rows like a pipeline, and answers like one."""
 
     def __init__(self, plan: Plan, shards: int, *, restart: bool = False, joins: str = "") -> None:
@@ -50,7 +50,7 @@ class ShardedPipeline(Pipeline):
             for shard in range(self._count)
         }
 
-    def execute(self, text: str) -> tuple[Change, ...]:
+    def execute(self, text: str) -> tuple[CatalogChange, ...]:
         done = self.remote.execute(text)
         self._announce()
         return done
@@ -69,7 +69,7 @@ class ShardedPipeline(Pipeline):
                     self._shards[level, shard] = Shard(self._fragments, level, shard, self._count)
                 self._shards[level, shard].announce(later)
 
-    def add(self, name: str, rows: Rows) -> Rows:
+    def add(self, name: str, rows: InputRows) -> InputRows:
         if name in self._relation_inputs:
             return self.clock.add(name, rows)
         for edge, shard, packed in self._scatter.send(name, rows.position, rows.data):
@@ -112,18 +112,18 @@ class ShardedPipeline(Pipeline):
 
     def flush(self) -> Iterator[Answer]:
         while (last := self._last()) is not None:
-            orders = self.clock.flush(Bound(last.ts + 1, 0))
+            orders = self.clock.flush(Frontier(last.ts + 1, 0))
             if orders is None:
                 return
             yield from self._run(orders)
 
-    def _last(self) -> Bound | None:
+    def _last(self) -> Frontier | None:
         found = [each.last_instant() for each in self._shards.values()]
         return max((each for each in found if each is not None), default=None)
 
     def _run(self, orders: Orders) -> list[Answer]:
         known = {each.answer(one.name): one for each, *_ in self.remote.generations for one in each.queries}
-        gathered = Gathered(known, self.dictionary)
+        gathered = AnswerCollector(known, self.dictionary)
         splices = orders.splices
         orders = Orders.of(orders.arrays())
         for level in range(1, self.remote.levels + 1):

@@ -26,13 +26,13 @@ import pyarrow as pa
 from kasen.aggregates import UserAggregate
 from kasen.connect.chunk import DeadLetter
 from kasen.connect.decode import Decoder, output_schema
-from kasen.connect.plain import Change, Plain
+from kasen.connect.plain import Change, ChangeReader
 from kasen.connect.registry import open_source
 from kasen.connect.sniff import sniffer
 from kasen.cql.bind.app import bind_text
 from kasen.cql.bind.expr.user_aggregates import by_name
 from kasen.cql.bound import App, Input, Register, RegisteredQuery
-from kasen.cql.bound import Change as QueryChange
+from kasen.cql.bound import CatalogChange as QueryChange
 from kasen.cql.parse.literals import parse_timestamp
 from kasen.engine.batch import Batch
 from kasen.engine.text.dictionary import Dictionary
@@ -44,9 +44,9 @@ from kasen.runtime.input.inlet import Inlet
 from kasen.runtime.input.pressure import Admission, Pushed
 from kasen.runtime.input.reader import Reader
 from kasen.runtime.local import LocalRun, Options
-from kasen.runtime.output.kept import Keeper, Kept
+from kasen.runtime.output.kept import AnswerStore, StoredAnswer
 from kasen.runtime.pipeline import Answer
-from kasen.runtime.pipeline import Pipeline as Running
+from kasen.runtime.pipeline import RunningPipeline as Running
 from kasen.runtime.pushed import OUTPUT_ROWS, PushedRun
 from kasen.types import TIMESTAMP, Kind
 
@@ -57,7 +57,7 @@ if TYPE_CHECKING:  # Spark is loaded when it is first used
     from kasen.spark.scan.sources import Frame
 
 Time = int | str | datetime
-_Unread = tuple[Kept, Dictionary]
+_Unread = tuple[StoredAnswer, Dictionary]
 
 #: So many queries that were dropped can still be asked for; beyond that, those with unread changes.
 _MOST_DROPPED = 100
@@ -77,7 +77,7 @@ class Query:
         #: Changes nobody has read yet, each with the dictionary of its texts.
         self._batches: deque[_Unread] = deque()
         self._has_texts = any(field.type.kind is Kind.VARCHAR for field in registered.schema)
-        self._decoder: tuple[Decoder, Plain, Dictionary] | None = None
+        self._decoder: tuple[Decoder, ChangeReader, Dictionary] | None = None
         self._waiting = 0
         self._discards = False
         self._reader: int | None = None
@@ -116,11 +116,11 @@ class Query:
                 self._arrived.notify_all()
             self._owner._make_room()
 
-    def _reader_of(self, texts: Dictionary) -> tuple[Decoder, Plain, Dictionary]:
+    def _reader_of(self, texts: Dictionary) -> tuple[Decoder, ChangeReader, Dictionary]:
         """What makes tables, or Python's values, of changes whose texts are there."""
         if self._decoder is None or self._decoder[2] is not texts:
             schema, time_type = self._registered.schema, self._time
-            self._decoder = Decoder(schema, texts, time_type), Plain(schema, time_type, texts), texts
+            self._decoder = Decoder(schema, texts, time_type), ChangeReader(schema, time_type, texts), texts
         return self._decoder
 
     def __iter__(self) -> Iterator[pa.Table]:
@@ -201,7 +201,7 @@ class Query:
                 # Made Arrow or Python's values when asked for.
                 if self._has_texts:
                     texts.keep(batch.data)
-                    kept = Kept(Batch(batch.ts, batch.sub, batch.diff, batch.data))
+                    kept = StoredAnswer(Batch(batch.ts, batch.seq_tick, batch.diff, batch.data))
                 else:
                     kept = self._owner._keeper.keep(batch)
                 self._batches.append((kept, texts))
@@ -269,7 +269,7 @@ class Pipeline:
         #: as somebody holds them.
         self._dropped: dict[str, None] = {}
         self._left: WeakValueDictionary[str, Query] = WeakValueDictionary()
-        self._keeper = Keeper()
+        self._keeper = AnswerStore()
         self._inlets: dict[str, Inlet] = {}
         self._clock = clock
         self._arrival = ArrivalClock()

@@ -19,7 +19,7 @@ from kasen.cql.bind.app import bind_file
 from kasen.cql.bound import App
 from kasen.errors import DataError, KasenError
 from kasen.ha.commands import cluster
-from kasen.spark.place import Place
+from kasen.spark.place import OperatorPlace
 
 # Engines are loaded when they are first used: `kasen check` needs neither Spark nor compiled kernels.
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class Job:
     master: str | None = None
     files_per_epoch: int | None = None
     python: list[Path] | None = None
-    place: Place | None = None
+    place: OperatorPlace | None = None
     shards: int | None = None
     control: Path | None = None
     conf: Mapping[str, str] = field(default_factory=dict)
@@ -100,9 +100,9 @@ def explain(
     bound = load(file, python)
     if config is not None:
         from kasen.runtime.control.requests import explain_live
-        from kasen.runtime.pipeline import Pipeline
+        from kasen.runtime.pipeline import RunningPipeline
 
-        typer.echo(explain_live(Pipeline(plan_app(bound)), config))
+        typer.echo(explain_live(RunningPipeline(plan_app(bound)), config))
         return
     typer.echo(explain_app(bound))
     plan = plan_app(bound)
@@ -132,7 +132,8 @@ def run(
     ] = None,
     python: Python = None,
     place: Annotated[
-        Place | None, typer.Option(help="Where Spark runs operators; executors unless the master is local.")
+        OperatorPlace | None,
+        typer.Option(help="Where Spark runs operators; executors unless the master is local."),
     ] = None,
     shards: Annotated[
         int | None, typer.Option(min=1, help="On executors: how many shards; as many as cores if none.")
@@ -147,7 +148,7 @@ def run(
         raise DataError("--place, --shards and --conf are for --engine spark, not for the local engine")
     if engine is Engine.local and checkpoint is not None and is_address(checkpoint):
         raise DataError("with --engine local, --checkpoint is a folder of this machine, not an address")
-    if shards is not None and place is Place.driver:
+    if shards is not None and place is OperatorPlace.driver:
         raise DataError("--shards is for --place executors; in the driver there is one")
     job = Job(
         engine,

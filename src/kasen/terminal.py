@@ -65,7 +65,7 @@ class Screen:
             if batch is None or not len(batch):
                 continue
             first = max(0, len(batch) - _ROWS)
-            last = Batch(batch.ts[first:], batch.sub[first:], batch.diff[first:], batch.data[:, first:])
+            last = Batch(batch.ts[first:], batch.seq_tick[first:], batch.diff[first:], batch.data[:, first:])
             table = decode(last, query.schema, dictionary, self._app.time)
             self._latest[query.name].extend(_cells(table))
 

@@ -18,7 +18,7 @@ MAX_TEXT_BYTES = 1 << 20
 Class = TypeVar("Class")
 
 
-class Hashed:
+class CachedHash:
     """The base of values that are made of values: where such a value keeps its hash."""
 
     __slots__ = ("_hash",)
@@ -110,7 +110,7 @@ class Field(NamedTuple):
 
 
 @hashed_once
-class Schema(Hashed):
+class Schema(CachedHash):
     """The columns of a stream or relation, in order. Names are compared without regard to case."""
 
     fields: tuple[Field, ...]

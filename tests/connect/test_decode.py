@@ -30,8 +30,8 @@ ROWS: list[dict[str, object]] = [
 def batch_of(rows: list[dict[str, object]], dictionary: Dictionary) -> Batch:
     data = encode(chunk_of(Layout("s", SCHEMA), rows), dictionary)
     n = len(rows)
-    sub = np.array([(k << TICK_BITS) | (k + 1) for k in range(n)], np.int64)
-    return Batch(np.arange(n, dtype=np.int64), sub, np.full(n, -1, np.int64), matrix(data))
+    seq_tick = np.array([(k << TICK_BITS) | (k + 1) for k in range(n)], np.int64)
+    return Batch(np.arange(n, dtype=np.int64), seq_tick, np.full(n, -1, np.int64), matrix(data))
 
 
 def test_a_row_goes_in_and_comes_out() -> None:

@@ -15,7 +15,7 @@ from kasen.connect.csv.source import split_record
 from kasen.connect.json.source import JsonScanner
 from kasen.connect.layout import Layout
 from kasen.connect.registry import open_source
-from kasen.connect.values import Refused, Value, from_text, read_row
+from kasen.connect.values import RefusedRow, Value, from_text, read_row
 from kasen.types import (
     BIGINT,
     BOOLEAN,
@@ -181,7 +181,7 @@ def csv_field(rng: random.Random, text: str) -> str:
 def expected(layout: Layout, cells: dict[str, object]) -> list[Value] | str:
     try:
         return read_row(layout, cells)[0]
-    except Refused as refused:
+    except RefusedRow as refused:
         return str(refused)
 
 
@@ -337,7 +337,7 @@ def test_json_is_read_alike_in_bulk_and_row_by_row(tmp_path: Path, seed: int) ->
     for number, line in enumerate(lines, 1):
         try:
             want[number] = expected(layout, dict(scanner.cells(line)))
-        except Refused as refused:
+        except RefusedRow as refused:
             want[number] = str(refused)
     found = read(tmp_path / "s.json", SCHEMA)
     assert found == want, f"seed {seed}"

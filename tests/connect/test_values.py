@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from kasen.connect.layout import Layout
-from kasen.connect.values import Refused, from_cell, from_text, read_row
+from kasen.connect.values import RefusedRow, from_cell, from_text, read_row
 from kasen.engine.batch import double_bits
 from kasen.types import (
     BIGINT,
@@ -192,7 +192,7 @@ LAYOUT = Layout("s", Schema((Field("a", INTEGER), Field("ts", BIGINT))), timesta
     ],
 )
 def test_the_reason_names_the_column_and_the_value(cells: dict[str, object], reason: str) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RefusedRow) as refused:
         read_row(LAYOUT, cells)
     assert str(refused.value) == reason
 

@@ -8,7 +8,7 @@ from itertools import groupby, pairwise
 
 import numpy as np
 
-from kasen.engine.batch import END, Batch, Bound
+from kasen.engine.batch import END, Batch, Frontier
 from kasen.engine.operator import Operator
 
 Row = tuple[int | None, ...]
@@ -25,8 +25,8 @@ def to_batch(changes: Sequence[Change], columns: int) -> Batch:
             data[column, i] = value or 0
             data[columns, i] |= (value is None) << column
     ts = np.array([instant[0] for instant, _, _ in changes], np.int64)
-    sub = np.array([instant[1] for instant, _, _ in changes], np.int64)
-    return Batch(ts, sub, np.array([diff for _, diff, _ in changes], np.int64), data)
+    seq_tick = np.array([instant[1] for instant, _, _ in changes], np.int64)
+    return Batch(ts, seq_tick, np.array([diff for _, diff, _ in changes], np.int64), data)
 
 
 def from_batch(batch: Batch) -> list[Change]:
@@ -34,7 +34,7 @@ def from_batch(batch: Batch) -> list[Change]:
     for i in range(len(batch)):
         nulls = int(batch.nulls[i])
         values = (None if nulls >> c & 1 else int(batch.data[c, i]) for c in range(batch.columns))
-        changes.append(((int(batch.ts[i]), int(batch.sub[i])), int(batch.diff[i]), tuple(values)))
+        changes.append(((int(batch.ts[i]), int(batch.seq_tick[i])), int(batch.diff[i]), tuple(values)))
     assert all(batch.data[c, i] == 0 for i in range(len(batch)) for c in range(batch.columns)
                if int(batch.nulls[i]) >> c & 1), "a NULL's value is 0"  # fmt: skip
     return changes
@@ -119,7 +119,7 @@ def run(
             to_batch([c for c in changes if begin <= c[0] and (end is None or c[0] < end)], width)  # type: ignore[operator]
             for changes, width in zip(inputs, columns, strict=True)
         ]
-        part = from_batch(operator.process(batches, END if end is None else Bound(*end)))
+        part = from_batch(operator.process(batches, END if end is None else Frontier(*end)))
         assert all(begin <= instant and (end is None or instant < end) for instant, _, _ in part)  # type: ignore[operator]
         answer += part
     assert [change[0] for change in answer] == sorted(change[0] for change in answer), "in instant order"

@@ -19,7 +19,7 @@ def random_changes(
     bag: list[Row] = []
     changes: list[Change] = []
     for ts in range(1, end):
-        for sub in range(rng.choice([0, 1, 1, 2])):
+        for seq_tick in range(rng.choice([0, 1, 1, 2])):
             now: list[Change] = []
             for _ in range(rng.choice([1, 1, 2, 5])):
                 kind = rng.random()
@@ -27,14 +27,14 @@ def random_changes(
                     row = rng.choice(bag) if bag and kind < 0.15 else draw(rng)
                     times = rng.choice([1, 1, 1, 3])
                     bag += [row] * times
-                    now.append((ts, sub, times, row))
+                    now.append((ts, seq_tick, times, row))
                 elif kind < 0.9:
-                    now.append((ts, sub, -1, bag.pop(rng.randrange(len(bag)))))
+                    now.append((ts, seq_tick, -1, bag.pop(rng.randrange(len(bag)))))
                 else:
                     row = draw(rng)
-                    now += [(ts, sub, 1, row), (ts, sub, -1, row)]
+                    now += [(ts, seq_tick, 1, row), (ts, seq_tick, -1, row)]
             if deletions and rng.random() < 0.05:
-                now += [(ts, sub, -1, row) for row in bag]
+                now += [(ts, seq_tick, -1, row) for row in bag]
                 bag = []
             rng.shuffle(now)
             changes += now
@@ -48,17 +48,17 @@ def queued_changes(
     queues: dict[Row, deque[Row]] = {}
     changes: list[Change] = []
     for ts in range(1, end):
-        for sub in range(rng.choice([0, 1, 1, 2])):
+        for seq_tick in range(rng.choice([0, 1, 1, 2])):
             for _ in range(rng.choice([1, 1, 2, 5])):
                 queue = rng.choice([*queues.values()]) if queues else None
                 if queue and rng.random() < 0.45:
-                    changes.append((ts, sub, -1, queue.popleft()))
+                    changes.append((ts, seq_tick, -1, queue.popleft()))
                 else:
                     row = draw(rng)
                     queues.setdefault(group(row), deque()).append(row)
-                    changes.append((ts, sub, 1, row))
+                    changes.append((ts, seq_tick, 1, row))
             if rng.random() < 0.05:
-                changes += [(ts, sub, -1, row) for queue in queues.values() for row in queue]
+                changes += [(ts, seq_tick, -1, row) for queue in queues.values() for row in queue]
                 queues.clear()
     return changes
 
@@ -67,9 +67,9 @@ def bags_of(changes: list[Change]) -> Bags:
     """The whole bag after each instant at which something changes."""
     bags: Bags = {}
     bag: Counter[Row] = Counter()
-    for ts, sub, diff, row in changes:
+    for ts, seq_tick, diff, row in changes:
         bag[row] += diff
-        bags[ts, sub] = Counter({each: n for each, n in bag.items() if n})
+        bags[ts, seq_tick] = Counter({each: n for each, n in bag.items() if n})
     return bags
 
 

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from kasen.engine import parallel as two_cores
+from kasen.engine import parallel
 
 
 def fail() -> None:
@@ -18,7 +18,7 @@ def fail() -> None:
 @pytest.mark.parametrize("pause", [0.0, 0.002])
 def test_both_come_back_however_long_the_second_core_has_slept(pause: float) -> None:
     for i in range(100):
-        assert two_cores.both(lambda i=i: 2 * i, lambda i=i: i) == (2 * i, i)  # type: ignore[misc]
+        assert parallel.both(lambda i=i: 2 * i, lambda i=i: i) == (2 * i, i)  # type: ignore[misc]
         time.sleep(pause)
 
 
@@ -29,15 +29,15 @@ def test_a_side_that_is_late_is_waited_for(slow: str) -> None:
         return "late"
 
     there, here = (late, str) if slow == "there" else (str, late)
-    assert set(two_cores.both(there, here)) == {"late", ""}
+    assert set(parallel.both(there, here)) == {"late", ""}
 
 
 def test_an_error_on_either_side_is_raised_here_and_the_next_work_is_done() -> None:
     with pytest.raises(ValueError, match="there"):
-        two_cores.both(fail, int)
+        parallel.both(fail, int)
     with pytest.raises(ValueError, match="there"):
-        two_cores.both(int, fail)
-    assert two_cores.both(int, int) == (0, 0)
+        parallel.both(int, fail)
+    assert parallel.both(int, int) == (0, 0)
 
 
 def test_an_interrupt_waits_for_what_the_second_core_has_begun() -> None:
@@ -54,20 +54,20 @@ def test_an_interrupt_waits_for_what_the_second_core_has_begun() -> None:
     try:
         timer.start()
         with pytest.raises(KeyboardInterrupt):
-            two_cores.both(work, int)
+            parallel.both(work, int)
         assert ended
-        assert two_cores.both(int, str) == (0, "")
+        assert parallel.both(int, str) == (0, "")
         timer.join()
     finally:
         signal.signal(signal.SIGINT, before)
 
 
 def test_items_that_are_shared_are_done_once_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(two_cores, "_allowed", True)
+    monkeypatch.setattr(parallel, "_allowed", True)
     done: list[int] = []
     for rows in (0, 1 << 20):
         done.clear()
-        two_cores.share(done.extend, range(1000), rows)
+        parallel.share(done.extend, range(1000), rows)
         assert sorted(done) == list(range(1000))
 
 
@@ -75,7 +75,7 @@ def test_threads_that_both_want_the_second_core_get_their_own_results() -> None:
     wrong: list[int] = []
 
     def asked(number: int, i: int) -> object:
-        return two_cores.both(lambda: (number, i), lambda: number)
+        return parallel.both(lambda: (number, i), lambda: number)
 
     def work(number: int) -> None:
         wrong.extend(i for i in range(300) if asked(number, i) != ((number, i), number))
@@ -90,6 +90,6 @@ def test_threads_that_both_want_the_second_core_get_their_own_results() -> None:
 
 
 def test_a_middle_leaves_something_for_both() -> None:
-    assert two_cores.middle([5, 5]) == 1
-    assert two_cores.middle([1, 1, 1, 9]) == 3
-    assert two_cores.middle([9, 1, 1]) == 1
+    assert parallel.middle([5, 5]) == 1
+    assert parallel.middle([1, 1, 1, 9]) == 3
+    assert parallel.middle([9, 1, 1]) == 1

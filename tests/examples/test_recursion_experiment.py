@@ -22,9 +22,9 @@ def test_recursive_and_cut_open_say_the_same(
     others += [Schedule(plan_of(subqueries, cut=True), split=split).run(opened) for split in (True, False)]
     for other in others:
         for name, batch in answers.items():
-            assert (batch.ts.tolist(), batch.sub.tolist()) == (
+            assert (batch.ts.tolist(), batch.seq_tick.tolist()) == (
                 other[name].ts.tolist(),
-                other[name].sub.tolist(),
+                other[name].seq_tick.tolist(),
             )
             assert batch.data.tolist() == other[name].data.tolist(), name
     # Every tuple makes a new average, which goes once around the outer loop.

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import kasen
-from kasen.runtime.control.requests import Manager
+from kasen.runtime.control.requests import RequestHandler
 from kasen.runtime.control.socket import LONGEST, Control, ask
 from tests.fuzz.queries import apps, mutated
 
@@ -48,7 +48,7 @@ class Running:
         pushing = self.pipeline._pushing
         assert pushing is not None
         self._live = pushing.pipeline
-        self._manager = Manager(self._live, pushing.outputs, self.pipeline.app.time, lambda _: None)
+        self._manager = RequestHandler(self._live, pushing.outputs, self.pipeline.app.time, lambda _: None)
         self.path = folder / "private" / "control"
         self.control = Control(self.path, self._handle, wait=5.0)
         self.answered = 0

@@ -11,7 +11,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from kasen.ha.cluster import Cluster, Member, members_of, write_node_file
+from kasen.ha.cluster import Cluster, ClusterMember, members_of, write_node_file
 from kasen.ha.link.wire import Json
 from kasen.ha.relay import Relay, Route
 from tests.ha.warm import run_member
@@ -23,7 +23,9 @@ _CONTEXT.set_forkserver_preload(["tests.ha.warm"])
 class Nodes(Cluster):
     """A cluster whose members are children of the fork server."""
 
-    def __init__(self, folder: Path, given: dict[str, Any], members: list[Member] | None = None) -> None:
+    def __init__(
+        self, folder: Path, given: dict[str, Any], members: list[ClusterMember] | None = None
+    ) -> None:
         super().__init__(members or members_of({"folder": "run", **given}, folder))
         self._processes: dict[str, BaseProcess] = {}
 
@@ -37,17 +39,17 @@ class Nodes(Cluster):
         for process in self._processes.values():
             process.join(5)
 
-    def start(self, member: Member) -> None:
+    def start(self, member: ClusterMember) -> None:
         write_node_file(member)
         process = _CONTEXT.Process(target=run_member, args=(str(member.file), str(member.log)), daemon=False)
         process.start()
         self._processes[member.name] = process
 
-    def pid(self, member: Member) -> int | None:
+    def pid(self, member: ClusterMember) -> int | None:
         process = self._processes.get(member.name)
         return process.pid if process is not None and process.is_alive() else None
 
-    def signal(self, member: Member, number: signal.Signals) -> None:
+    def signal(self, member: ClusterMember, number: signal.Signals) -> None:
         """To the member's whole process group."""
         pid = self.pid(member)
         if pid is not None:
@@ -62,10 +64,10 @@ class Nodes(Cluster):
         """The nodes, from the sources on."""
         return list(dict.fromkeys(member.node for member in self.members))
 
-    def member(self, name: str) -> Member:
+    def member(self, name: str) -> ClusterMember:
         return self.find(name)[0]
 
-    def leader(self, node: str) -> Member | None:
+    def leader(self, node: str) -> ClusterMember | None:
         """The copy that says it leads."""
         for member in self.find(node):
             if self.pid(member) is not None and (self.status(member) or {}).get("role") == "primary":
@@ -96,7 +98,9 @@ class Nodes(Cluster):
         return "\n".join(texts)
 
 
-def through(relay: Relay, member: Member, routes: dict[tuple[str, str], Route] | None = None) -> Member:
+def through(
+    relay: Relay, member: ClusterMember, routes: dict[tuple[str, str], Route] | None = None
+) -> ClusterMember:
     """The member, reaching all others through the relay; `routes` is told the way from each to each.
 
     The tests themselves ask nodes directly: they share the relay's process.

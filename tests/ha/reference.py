@@ -9,7 +9,7 @@ import pyarrow as pa
 from kasen.connect.csv.sink import CsvSink
 from kasen.connect.decode import decode
 from kasen.ha.config import Neighbour
-from kasen.ha.link.wire import BEGIN, Piece
+from kasen.ha.link.wire import BEGIN, LinkPiece
 from kasen.ha.run import output_schemas
 from kasen.ha.work.work import AppWork
 from kasen.runtime.local import LocalRun, Options
@@ -18,7 +18,7 @@ from tests.ha.warm import load_plan
 
 __all__ = ["csv", "edge", "node", "output_schemas"]
 
-Answers = dict[str, Piece]
+Answers = dict[str, LinkPiece]
 
 
 def edge(app: Path) -> Answers:
@@ -37,12 +37,12 @@ def edge(app: Path) -> Answers:
     run.run()
     upto = run.pipeline.upto
     return {
-        name: Piece(pa.concat_batches(all_) if all_ else None, BEGIN, upto, True)
+        name: LinkPiece(pa.concat_batches(all_) if all_ else None, BEGIN, upto, True)
         for name, all_ in parts.items()
     }
 
 
-def node(app: Path, inputs: dict[str, Piece]) -> Answers:
+def node(app: Path, inputs: dict[str, LinkPiece]) -> Answers:
     """All that a node puts out."""
     links = {stream: Neighbour("any", "any", stream, ("127.0.0.1:1",)) for stream in inputs}
     work = AppWork(load_plan(app), app.parent, tuple(links.values()))
@@ -50,10 +50,10 @@ def node(app: Path, inputs: dict[str, Piece]) -> Answers:
         if piece.batch is not None:
             work.accept(links[stream], piece.batch.schema)
     result = work.process(list(inputs.items()))
-    return {name: Piece(result.answers.get(name), BEGIN, result.upto, True) for name in work.schemas}
+    return {name: LinkPiece(result.answers.get(name), BEGIN, result.upto, True) for name in work.schemas}
 
 
-def csv(piece: Piece, schema: pa.Schema, path: Path) -> str:
+def csv(piece: LinkPiece, schema: pa.Schema, path: Path) -> str:
     """The text of the file that a sink writes."""
     sink = CsvSink(path, schema)
     if piece.batch is not None:

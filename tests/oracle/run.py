@@ -11,7 +11,7 @@ import duckdb
 from kasen.cql.bind.change import LiveCatalog
 from kasen.cql.bound import (
     App,
-    Change,
+    CatalogChange,
     Drop,
     Input,
     Query,
@@ -259,7 +259,7 @@ class Run:
 
     # ------------------------------------------------------------ queries that come and go
 
-    def _change(self, change: Change, now: Instant) -> None:
+    def _change(self, change: CatalogChange, now: Instant) -> None:
         """Queries come and go between everything before (ts, 0, 0) and everything from it on."""
         before = Instant(now.ts - 1, 2**40)
         for action in change.actions:

@@ -178,7 +178,7 @@ class Meaning:
                 return self.relation(self.plans[name])
             case logical.WindowNode(child=child, window=window):
                 return self.window(window, child)
-            case logical.Reports(child=child, window=window):
+            case logical.WindowReports(child=child, window=window):
                 return self.reports(window, self.stream(child))
             case logical.Filter(child=child, condition=condition):
                 return f"SELECT * FROM ({self.relation(child)}) WHERE {_sql(condition)}"

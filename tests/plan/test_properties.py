@@ -18,7 +18,7 @@ from kasen.cql.bind.app import bind_file, bind_text
 from kasen.cql.bound import App
 from kasen.plan.build import build
 from kasen.plan.explain.explain import explain
-from kasen.plan.logical import Node, Streamify, Touches, walk
+from kasen.plan.logical import Node, Streamify, WindowActivity, walk
 from kasen.plan.rules.fuse_windows import fuse_windows
 from kasen.plan.rules.push_filters import push_filters
 from kasen.plan.rules.rewrite import ABOUT, RULES, merge_projections, rewrite
@@ -72,10 +72,10 @@ def check_rules(duck: duckdb.DuckDBPyConnection, app: App, tables: Tables) -> di
     return meant
 
 
-def leaves(plans: dict[str, Node]) -> list[Touches]:
+def leaves(plans: dict[str, Node]) -> list[WindowActivity]:
     """The windows at which RSTREAMs fire."""
     nodes = (node for plan in plans.values() for node in walk(plan) if isinstance(node, Streamify))
-    found = [leaf for node in nodes for leaf in node.leaves if isinstance(leaf, Touches)]
+    found = [leaf for node in nodes for leaf in node.leaves if isinstance(leaf, WindowActivity)]
     return [leaf for leaf in found if leaf.window is not None]
 
 

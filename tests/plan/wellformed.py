@@ -84,14 +84,14 @@ def _check(node: Node) -> None:
         case logical.Streamify(child=child, leaves=leaves):
             _relations((child,))
             assert node.schema == child.schema
-            assert all(isinstance(leaf, logical.Touches) for leaf in leaves)
+            assert all(isinstance(leaf, logical.WindowActivity) for leaf in leaves)
         case logical.Delay(child=child):
             assert child.is_stream
             assert node.schema == child.schema
-        case logical.Touches(child=child, window=window):
+        case logical.WindowActivity(child=child, window=window):
             assert child.is_stream == (window is not None)
             assert not node.schema.fields
-        case logical.Reports(child=child):
+        case logical.WindowReports(child=child):
             assert child.is_stream
             assert node.schema.names == ("window_start", "window_end")
         case _:

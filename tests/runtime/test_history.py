@@ -16,9 +16,9 @@ from kasen.plan.history import is_without_history, why_history
 from kasen.plan.physical import Plan, plan_app
 from kasen.runtime import history
 from kasen.runtime.history import History, Restart
-from kasen.runtime.input.feed import Rows, no_rows
+from kasen.runtime.input.feed import InputRows, no_rows
 from kasen.runtime.input.reader import Reader
-from kasen.runtime.pipeline import Answer, Pipeline
+from kasen.runtime.pipeline import Answer, RunningPipeline
 from tests.random_apps.apps import random_app
 
 Line = tuple[object, ...]
@@ -29,11 +29,11 @@ class Copy:
     """A pipeline, fed with the rows of files from given times on, that keeps its answers."""
 
     def __init__(self, plan: Plan, base: Path, restart: Restart | None) -> None:
-        self.pipeline = Pipeline(plan)
+        self.pipeline = RunningPipeline(plan)
         self.history = History(plan, self.pipeline, restart)
         self.lines: dict[str, list[Line]] = {query.name: [] for query in plan.app.queries}
         self._plan = plan
-        self._rows: dict[str, Rows] = {}
+        self._rows: dict[str, InputRows] = {}
         for one in plan.app.inputs:
             source = open_source(
                 one.connector, base, one.name, one.schema, one.timestamp, is_relation=one.is_relation
@@ -68,7 +68,7 @@ class Copy:
                 self.lines[query.name] += [tuple(map(repr, line)) for line in zip(*columns, strict=True)]
 
 
-def ordered(pieces: list[Rows], slack: int) -> Rows:
+def ordered(pieces: list[InputRows], slack: int) -> InputRows:
     """The rows that are not late, in order of time."""
     ts = np.concatenate([piece.ts for piece in pieces])
     data = np.concatenate([piece.data for piece in pieces], axis=1)
@@ -76,7 +76,7 @@ def ordered(pieces: list[Rows], slack: int) -> Rows:
     kept = ts >= np.concatenate([ts[:1], greatest[:-1]]) - slack
     order = np.argsort(ts[kept], kind="stable")
     ones = np.ones(len(order), np.int64)
-    return Rows(ts[kept][order], ones, np.ascontiguousarray(data[:, kept][:, order]), ones)
+    return InputRows(ts[kept][order], ones, np.ascontiguousarray(data[:, kept][:, order]), ones)
 
 
 def after(lines: list[Line], ts: int) -> list[Line]:

@@ -107,7 +107,7 @@ def start(app: Path, *options: str) -> subprocess.Popen[bytes]:
 def run(app: str, place: str, shards: str, master: str = "local[2,4]") -> None:
     """What the process does."""
     from kasen.spark.pipeline import SparkRun
-    from kasen.spark.place import Place
+    from kasen.spark.place import OperatorPlace
 
     file = Path(app)
     SparkRun(
@@ -117,7 +117,7 @@ def run(app: str, place: str, shards: str, master: str = "local[2,4]") -> None:
         master,
         file.parent / "checkpoint",
         files_per_epoch=1,
-        place=Place(place),
+        place=OperatorPlace(place),
         shards=int(shards),
     ).run()
 

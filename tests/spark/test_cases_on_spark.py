@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from kasen.errors import QueryError
 from kasen.plan.lower.joins import METHODS
 from kasen.plan.shard.fragments import plan_shards
-from kasen.spark.executors.placement import InExecutors, Remote
+from kasen.spark.executors.placement import InExecutors, RemotePipeline
 from kasen.spark.session import session
 from tests.cases_format import Case, all_cases, expected_rows, query_schema, shown
 from tests.oracle import Result
@@ -89,7 +89,7 @@ def test_queries_that_come_and_go_have_the_same_answers_on_executors(
 def refusal(case: Case, folder: Path) -> str:
     """Why executors refuse the changes of a case, before anything runs; empty if they do not."""
     try:
-        Remote(plan_shards(bind(case, folder)))
+        RemotePipeline(plan_shards(bind(case, folder)))
     except QueryError as error:
         return str(error)
     return ""

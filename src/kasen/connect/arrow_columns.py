@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.types as pat
 
 from kasen.connect.draft import Draft
-from kasen.connect.layout import Found, Layout
-from kasen.connect.text.columns import Cells, read_column
+from kasen.connect.layout import ColumnPositions, Layout
+from kasen.connect.text.columns import TextCells, read_column
 from kasen.engine.batch import I64, double_bits
 from kasen.engine.text.kernels.marks import NULL, TEXT
 from kasen.errors import DataError
@@ -45,7 +45,7 @@ def fits(arrow: pa.DataType, type_: Type) -> bool:
     return (pat.is_timestamp(arrow) or pat.is_date(arrow)) and type_.kind is Kind.TIMESTAMP
 
 
-def check_types(layout: Layout, found: Found, schema: pa.Schema, file: str) -> None:
+def check_types(layout: Layout, found: ColumnPositions, schema: pa.Schema, file: str) -> None:
     """DataError if a column can never be read as its declared type."""
     wanted = [(index, field.type) for index, field in zip(found.columns, layout.schema, strict=True)]
     if found.diff is not None:
@@ -59,7 +59,7 @@ def check_types(layout: Layout, found: Found, schema: pa.Schema, file: str) -> N
             )
 
 
-def read_batch(draft: Draft, batch: pa.RecordBatch, found: Found) -> None:
+def read_batch(draft: Draft, batch: pa.RecordBatch, found: ColumnPositions) -> None:
     """Reads all columns of the draft from the batch."""
     for index, column in enumerate(found.columns):
         read_array(draft, index, batch.column(column))
@@ -128,7 +128,7 @@ def _read_texts(draft: Draft, index: int, array: pa.StringArray) -> None:
     bounds = np.frombuffer(offsets, np.int32)[array.offset : array.offset + len(array) + 1].astype(np.int64)
     text = np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)
     marks = np.where(null_flags(array), NULL, TEXT).astype(np.uint8)
-    read_column(draft, index, Cells(text, bounds[:-1].copy(), bounds[1:].copy(), marks))
+    read_column(draft, index, TextCells(text, bounds[:-1].copy(), bounds[1:].copy(), marks))
 
 
 def null_flags(array: pa.Array) -> Flags:

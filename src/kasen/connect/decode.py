@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kasen.engine.batch import I64, Batch, are_ones, are_zeros, unpack_sub
-from kasen.engine.deferred_batch import Lazy
+from kasen.engine.deferred_batch import DeferredBatch
 from kasen.engine.text.dictionary import Dictionary
 from kasen.types import BIGINT, Kind, Schema, Type, to_arrow
 
@@ -47,13 +47,13 @@ class Decoder:
     def table(self, batch: Batch) -> pa.Table:
         """The batch's changes, in its order. The table shares no memory with it that others may keep."""
         # What was chosen from elsewhere is put into memory of its own when it is first asked for.
-        own = isinstance(batch, Lazy) and (batch.is_chosen or batch.is_fresh)
-        if isinstance(batch, Lazy) and batch.is_chosen:
-            batch = Lazy(batch.parts)  # that memory goes with the table, not with the batch
-        if are_zeros(batch.sub):
-            seq = tick = _same(_ZEROS, batch.sub)
+        own = isinstance(batch, DeferredBatch) and (batch.is_chosen or batch.is_fresh)
+        if isinstance(batch, DeferredBatch) and batch.is_chosen:
+            batch = DeferredBatch(batch.parts)  # that memory goes with the table, not with the batch
+        if are_zeros(batch.seq_tick):
+            seq = tick = _same(_ZEROS, batch.seq_tick)
         else:
-            seq, tick = (_whole(numbers) for numbers in unpack_sub(batch.sub))
+            seq, tick = (_whole(numbers) for numbers in unpack_sub(batch.seq_tick))
         diff = _same(_ONES, batch.diff) if are_ones(batch.diff) else _whole(batch.diff.copy())
         columns = [self._column(batch.ts, None, *self._time, own=own), seq, tick, diff]
         words = batch.column(-1) if batch.has_nulls() else None

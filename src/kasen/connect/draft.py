@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from kasen.connect.chunk import Chunk, DeadLetter, Position
 from kasen.connect.layout import Layout
-from kasen.connect.values import Refused, Value, read_row
+from kasen.connect.values import RefusedRow, Value, read_row
 from kasen.engine.batch import I64, ones, zeros
 
 Flags = npt.NDArray[np.bool_]
@@ -101,7 +101,7 @@ class Draft:
         for row in unsure:
             try:
                 values, diff = read_row(self.layout, cells_of(row))
-            except Refused as fault:
+            except RefusedRow as fault:
                 dead.append(DeadLetter(name, int(lines[row]), f"{fault}{where}", raw_of(row)))
                 refused.append(row)
                 continue

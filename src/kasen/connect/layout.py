@@ -32,7 +32,7 @@ class Layout:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ColumnPositions:
     """For every column of a layout's schema its index in a file, and the diff column's, if there is one."""
 
     columns: tuple[int, ...]
@@ -45,14 +45,14 @@ class Found:
         return tuple(sorted({*self.columns, *diff}))
 
 
-def find_columns(layout: Layout, have: Sequence[str], file: str) -> Found:
+def find_columns(layout: Layout, have: Sequence[str], file: str) -> ColumnPositions:
     """Finds the layout's columns among a file's, by name, in any order and case, or raises DataError."""
     names = [name.strip().lower() for name in have]
     columns = tuple(_find(layout, field.name, names, have, file) for field in layout.schema)
     diff = None
     if layout.diff is not None and (layout.must_diff or layout.diff.lower() in names):
         diff = _find(layout, layout.diff, names, have, file)
-    return Found(columns, diff)
+    return ColumnPositions(columns, diff)
 
 
 def _find(layout: Layout, wanted: str, names: list[str], have: Sequence[str], file: str) -> int:

@@ -27,7 +27,7 @@ class Change(NamedTuple):
     values: tuple[object, ...]
 
 
-class Plain:
+class ChangeReader:
     """Reads the changes of one query. Times are datetimes, those that Python's calendar lacks are in µs."""
 
     def __init__(self, schema: Schema, time: Type, dictionary: Dictionary) -> None:
@@ -35,7 +35,7 @@ class Plain:
         self._columns = [_converter(field.type, dictionary) for field in schema]
 
     def changes(self, batch: Batch) -> list[Change]:
-        times, subs, diffs = self._time(batch.ts), batch.sub.tolist(), batch.diff.tolist()
+        times, subs, diffs = self._time(batch.ts), batch.seq_tick.tolist(), batch.diff.tolist()
         columns = [convert(batch.data[index]) for index, convert in enumerate(self._columns)]
         words = batch.nulls.tolist()
         found = []
@@ -43,8 +43,8 @@ class Plain:
             values = tuple([column[row] for column in columns])
             if nulls:
                 values = tuple([None if nulls >> at & 1 else value for at, value in enumerate(values)])
-            sub = subs[row]
-            found.append(Change(times[row], sub >> TICK_BITS, sub & _TICKS, diffs[row], values))
+            seq_tick = subs[row]
+            found.append(Change(times[row], seq_tick >> TICK_BITS, seq_tick & _TICKS, diffs[row], values))
         return found
 
 

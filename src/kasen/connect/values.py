@@ -45,7 +45,7 @@ _DIGITS = Context(prec=64)
 _SHOWN = 100
 
 
-class Refused(Exception):
+class RefusedRow(Exception):
     """A row that goes to the dead letter; the text is the reason."""
 
 
@@ -58,14 +58,14 @@ def read_row(layout: Layout, cells: Mapping[str, object]) -> tuple[list[Value], 
             value = from_cell(cell, type_)
             if isinstance(value, str) and byte_length(value) > layout.max_text_bytes:
                 most = f"is longer than {layout.max_text_bytes} bytes"
-                raise Refused(f"{BAD_VALUE}: column {name} {most}: {_shown(cell)}")
+                raise RefusedRow(f"{BAD_VALUE}: column {name} {most}: {_shown(cell)}")
             values.append(value)
         except ValueError:
             phrase = BAD_TIMESTAMP if index == layout.timestamp else BAD_VALUE
-            raise Refused(f"{phrase}: column {name} is not {_article(type_)}: {_shown(cell)}") from None
+            raise RefusedRow(f"{phrase}: column {name} is not {_article(type_)}: {_shown(cell)}") from None
     diff = _diff(layout, cells)
     if layout.timestamp is not None and values[layout.timestamp] is None:
-        raise Refused(f"{BAD_TIMESTAMP}: column {layout.schema[layout.timestamp].name} is NULL")
+        raise RefusedRow(f"{BAD_TIMESTAMP}: column {layout.schema[layout.timestamp].name} is NULL")
     return values, diff
 
 
@@ -79,7 +79,7 @@ def _diff(layout: Layout, cells: Mapping[str, object]) -> int:
         diff = None
     if diff == 1 or diff == -1:
         return int(diff)
-    raise Refused(f"{BAD_DIFF}: column {layout.diff} is neither 1 nor -1: {_shown(cell)}")
+    raise RefusedRow(f"{BAD_DIFF}: column {layout.diff} is neither 1 nor -1: {_shown(cell)}")
 
 
 def _article(type_: Type) -> str:

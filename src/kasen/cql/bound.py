@@ -124,7 +124,7 @@ From = Source | Join
 JOIN_HINTS = ("JOIN_TREE", "PARALLEL_TREES", "MJOIN", "PARALLEL_MJOIN")
 
 
-class Measured:
+class HasExtent:
     """The base of queries: where one keeps its extent (kasen.cql.extent)."""
 
     __slots__ = ("known_extent",)
@@ -132,7 +132,7 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True)
-class Select(Measured):
+class Select(HasExtent):
     """A query block.
 
     Without aggregation `group_by` is None and `items` range over the FROM items' columns. With it,
@@ -162,7 +162,7 @@ class SetKind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class SetOperation(Measured):
+class SetOperation(HasExtent):
     """UNION, EXCEPT or INTERSECT [ALL]; both sides have been cast to `schema`'s types."""
 
     schema: Schema
@@ -189,7 +189,7 @@ class Delay:
 
 
 @dataclass(frozen=True, slots=True)
-class Streamify(Measured):
+class Streamify(HasExtent):
     """A relation turned into a stream. `every` is the d of RSTREAM[d].
 
     `inserted` marks a delay that `SET recursion = insert` put in.
@@ -287,7 +287,7 @@ class Drop:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class CatalogChange:
     """What happens to the set of queries between the instants below (at, 0, 0) and those from it on.
 
     `at` is None until the time is decided: a running pipeline takes the first that it has not run.
@@ -313,7 +313,7 @@ class App:
     time: Type = TIMESTAMP
     loops: tuple[tuple[str, ...], ...] = ()
     warnings: tuple[str, ...] = field(default=(), compare=False)
-    changes: tuple[Change, ...] = ()
+    changes: tuple[CatalogChange, ...] = ()
     prepared: tuple[Register, ...] = ()
     #: The users' own aggregates, by name, for queries that come later.
     user: Mapping[str, UserAggregate] = field(default_factory=dict, compare=False)

@@ -25,19 +25,19 @@ I64 = npt.NDArray[np.int64]
 #: Columns one after the other, each C-contiguous, the last with the NULL bits: a matrix, or arrays anywhere.
 Columns = I64 | Sequence[I64]
 
-#: `sub` is an instant's seq and tick in one number.
+#: `seq_tick` is an instant's seq and tick in one number.
 TICK_BITS = 24
 
 
-class Bound(NamedTuple):
+class Frontier(NamedTuple):
     """A frontier: everything at an instant below (ts, sub) is known and will not change."""
 
     ts: int
-    sub: int = 0
+    seq_tick: int = 0
 
 
-BEGIN = Bound(-(2**63), 0)
-END = Bound(2**63 - 1, 2**63 - 1)
+BEGIN = Frontier(-(2**63), 0)
+END = Frontier(2**63 - 1, 2**63 - 1)
 
 
 @dataclass(slots=True)
@@ -45,7 +45,7 @@ class Batch:
     """Changes in instant order: ts, sub and diff are [n], data is [columns + 1, n], all C-contiguous."""
 
     ts: I64
-    sub: I64
+    seq_tick: I64
     diff: I64
     data: I64
     #: Known, without a look, to have no NULLs.
@@ -57,10 +57,10 @@ class Batch:
     def take(self, rows: I64) -> Batch:
         """The changes at the given positions, in that order."""
         count = len(rows)
-        ts, sub, diff = np.empty(count, np.int64), np.empty(count, np.int64), np.empty(count, np.int64)
+        ts, seq_tick, diff = np.empty(count, np.int64), np.empty(count, np.int64), np.empty(count, np.int64)
         data = np.empty((len(self.data), count), np.int64)
-        take_rows(rows, self.ts, self.sub, self.diff, self.data, ts, sub, diff, data)
-        return Batch(ts, sub, diff, data)
+        take_rows(rows, self.ts, self.seq_tick, self.diff, self.data, ts, seq_tick, diff, data)
+        return Batch(ts, seq_tick, diff, data)
 
     def where(self, keep: npt.NDArray[np.bool_]) -> Batch:
         """The changes for which `keep` is set."""
@@ -82,7 +82,7 @@ class Batch:
         """The same changes with column sources[j] as column j; -1 leaves column j to the caller."""
         data = np.empty((len(sources) + 1, len(self)), np.int64)
         copy_columns(self.data, sources, data)
-        return Batch(self.ts, self.sub, self.diff, data)
+        return Batch(self.ts, self.seq_tick, self.diff, data)
 
     @property
     def columns(self) -> int:
@@ -165,7 +165,7 @@ def concat(batches: Sequence[Batch], columns: int) -> Batch:
         return filled[0]
     return Batch(
         np.concatenate([batch.ts for batch in filled]),
-        np.concatenate([batch.sub for batch in filled]),
+        np.concatenate([batch.seq_tick for batch in filled]),
         np.concatenate([batch.diff for batch in filled]),
         np.concatenate([batch.data for batch in filled], axis=1),
     )
@@ -179,19 +179,19 @@ def merge(batches: Sequence[Batch], columns: int) -> Batch:
     filled = [batch for batch in batches if len(batch)]
     if len(filled) == 2:
         return joined.take(two_in_order(*filled))
-    return joined.take(np.lexsort((joined.sub, joined.ts)))
+    return joined.take(np.lexsort((joined.seq_tick, joined.ts)))
 
 
 def two_in_order(one: Batch, other: Batch) -> I64:
     """The order that brings the changes of two batches, one after the other, into instant order."""
     order = np.empty(len(one) + len(other), np.int64)
-    merge_order(one.ts, one.sub, other.ts, other.sub, order)
+    merge_order(one.ts, one.seq_tick, other.ts, other.seq_tick, order)
     return order
 
 
-def unpack_sub(sub: I64) -> tuple[I64, I64]:
+def unpack_sub(seq_tick: I64) -> tuple[I64, I64]:
     """seq and tick of each change."""
-    return sub >> TICK_BITS, sub & ((1 << TICK_BITS) - 1)
+    return seq_tick >> TICK_BITS, seq_tick & ((1 << TICK_BITS) - 1)
 
 
 #: How a column's numbers compare, for kernels.

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kasen.engine import parallel as two_cores
+from kasen.engine import parallel
 from kasen.engine.batch import I64, Batch, Columns, are_ones, are_zeros, ones, places, zeros
 from kasen.engine.kernels.columns import gather, gather_ascending
 
@@ -22,11 +22,11 @@ from kasen.engine.kernels.columns import gather, gather_ascending
 _Gathers = Callable[[I64, I64, I64], None]
 
 
-class Part(NamedTuple):
+class RowSelection(NamedTuple):
     """Changes in instant order; `rows` are those that are meant, None if all are."""
 
     ts: I64
-    sub: I64
+    seq_tick: I64
     diff: I64
     columns: Columns
     rows: I64 | None = None
@@ -35,43 +35,45 @@ class Part(NamedTuple):
     def size(self) -> int:
         return len(self.ts) if self.rows is None else len(self.rows)
 
-    def halves(self) -> tuple[Part, Part]:
+    def halves(self) -> tuple[RowSelection, RowSelection]:
         """The first half of the changes, and the others."""
         cut = self.size // 2
         return self.between(0, cut), self.between(cut, self.size)
 
-    def between(self, begin: int, end: int) -> Part:
+    def between(self, begin: int, end: int) -> RowSelection:
         """The changes from `begin` to before `end`."""
         if self.rows is not None:
             return self._replace(rows=self.rows[begin:end])
-        ts, sub, diff, columns, _ = self
-        return Part(ts[begin:end], sub[begin:end], diff[begin:end], [each[begin:end] for each in columns])
+        ts, seq_tick, diff, columns, _ = self
+        return RowSelection(
+            ts[begin:end], seq_tick[begin:end], diff[begin:end], [each[begin:end] for each in columns]
+        )
 
-    def where(self, keep: npt.NDArray[np.bool_]) -> Part:
+    def where(self, keep: npt.NDArray[np.bool_]) -> RowSelection:
         chosen = places(keep)
         return self._replace(rows=chosen if self.rows is None else self.rows[chosen])
 
 
 #: Writes columns of some parts, on one of the two cores.
-Write = Callable[[Sequence[Part], I64, int], None]
+Write = Callable[[Sequence[RowSelection], I64, int], None]
 
 
-def part_of(batch: Batch) -> Part:
+def selection_of(batch: Batch) -> RowSelection:
     """All changes of a batch."""
-    return Part(batch.ts, batch.sub, batch.diff, batch.data)
+    return RowSelection(batch.ts, batch.seq_tick, batch.diff, batch.data)
 
 
-def parts_of(batch: Batch) -> Sequence[Part]:
+def selections_of(batch: Batch) -> Sequence[RowSelection]:
     """All changes of a batch, as they lie."""
-    return batch.parts if isinstance(batch, Lazy) else [part_of(batch)]
+    return batch.parts if isinstance(batch, DeferredBatch) else [selection_of(batch)]
 
 
-class Lazy(Batch):
+class DeferredBatch(Batch):
     """The changes of the parts, one part after the other. Used like any batch."""
 
     __slots__ = ("_columns", "_parts", "_size", "is_fresh")
 
-    def __init__(self, parts: Sequence[Part], *, is_fresh: bool = False) -> None:
+    def __init__(self, parts: Sequence[RowSelection], *, is_fresh: bool = False) -> None:
         #: Whether the parts' memory was made for them: whoever gets the columns may keep them.
         self.is_fresh = is_fresh
         # The arrays of a batch are not set: `__getattr__` makes each when it is first looked at.
@@ -85,9 +87,9 @@ class Lazy(Batch):
     def __getattr__(self, name: str) -> I64 | bool:
         if name == "ts":
             self.ts = self._joined(_times, gather_ascending)
-        elif name == "sub":
-            uniform = all(are_zeros(part.sub) for part in self._parts)
-            self.sub = zeros(self._size) if uniform else self._joined(lambda part: part.sub)
+        elif name == "seq_tick":
+            uniform = all(are_zeros(part.seq_tick) for part in self._parts)
+            self.seq_tick = zeros(self._size) if uniform else self._joined(lambda part: part.seq_tick)
         elif name == "diff":
             uniform = all(are_ones(part.diff) for part in self._parts)
             self.diff = ones(self._size) if uniform else self._joined(lambda part: part.diff)
@@ -105,7 +107,7 @@ class Lazy(Batch):
         return len(self._parts[0].columns) - 1
 
     @property
-    def parts(self) -> Sequence[Part]:
+    def parts(self) -> Sequence[RowSelection]:
         return self._parts
 
     @property
@@ -140,9 +142,9 @@ class Lazy(Batch):
         for part in self._parts:
             parts.append(part.where(keep[first : first + part.size]))
             first += part.size
-        return Lazy(parts)
+        return DeferredBatch(parts)
 
-    def between(self, begin: int, end: int) -> Lazy:
+    def between(self, begin: int, end: int) -> DeferredBatch:
         """The changes from `begin` to before `end`."""
         parts = []
         first = 0
@@ -151,7 +153,7 @@ class Lazy(Batch):
             if cut.size:
                 parts.append(cut)
             first += part.size
-        return Lazy(parts or self._parts[:0])
+        return DeferredBatch(parts or self._parts[:0])
 
     def pick(self, sources: I64, write: Write | None = None) -> Batch:
         """`write`, if any, is called for all parts, to write columns that are left to the caller."""
@@ -160,16 +162,18 @@ class Lazy(Batch):
             # Columns are to be written; or NULL bits are to be moved.
             return self._narrow(wanted, write)
         parts = []
-        for ts, sub, diff, columns, rows in self._parts:
-            parts.append(Part(ts, sub, diff, [*(columns[each] for each in wanted), zeros(len(ts))], rows))
-        return Lazy(parts)
+        for ts, seq_tick, diff, columns, rows in self._parts:
+            parts.append(
+                RowSelection(ts, seq_tick, diff, [*(columns[each] for each in wanted), zeros(len(ts))], rows)
+            )
+        return DeferredBatch(parts)
 
     def _narrow(self, wanted: list[int], write: Write | None) -> Batch:
         data = np.empty((len(wanted) + 1, self._size), np.int64)
         words = self.column(-1) if self.has_nulls() else None
         ts = np.empty(self._size, np.int64)
 
-        def begin(parts: Sequence[Part], among: slice, core: int) -> None:
+        def begin(parts: Sequence[RowSelection], among: slice, core: int) -> None:
             data[-1, among] = 0
             _move(parts, _times, gather_ascending, ts[among])
             if write is not None:
@@ -181,7 +185,7 @@ class Lazy(Batch):
                 self.fill(index, data[to])
                 if words is not None:
                     data[-1] |= (words >> index & 1) << to
-        return Batch(ts, self.sub, self.diff, data, whole=words is None)
+        return Batch(ts, self.seq_tick, self.diff, data, whole=words is None)
 
     def _matrix(self) -> I64:
         width = len(self._parts[0].columns)
@@ -191,51 +195,55 @@ class Lazy(Batch):
         data[-1] = self.column(-1)
         return data
 
-    def _joined(self, of: Callable[[Part], I64], gathers: _Gathers = gather) -> I64:
+    def _joined(self, of: Callable[[RowSelection], I64], gathers: _Gathers = gather) -> I64:
         """One array of the parts' arrays, of the rows that are meant."""
         part = self._parts[0]
         if len(self._parts) == 1 and part.rows is None:
             return of(part)
         out = np.empty(self._size, np.int64)
-        if len(self._parts) == 1 and part.rows is not None and not two_cores.worth(self._size):
+        if len(self._parts) == 1 and part.rows is not None and not parallel.worth(self._size):
             gathers(of(part), part.rows, out)
         else:
             self._fill(of, out, gathers)
         return out
 
-    def _fill(self, of: Callable[[Part], I64], out: I64, gathers: _Gathers = gather) -> None:
+    def _fill(self, of: Callable[[RowSelection], I64], out: I64, gathers: _Gathers = gather) -> None:
         on_two_cores(self._parts, lambda parts, among, _: _move(parts, of, gathers, out[among]))
 
 
-def _times(part: Part) -> I64:
+def _times(part: RowSelection) -> I64:
     return part.ts
 
 
-def on_two_cores(parts: Sequence[Part], work: Callable[[Sequence[Part], slice, int], None]) -> None:
+def on_two_cores(
+    parts: Sequence[RowSelection], work: Callable[[Sequence[RowSelection], slice, int], None]
+) -> None:
     """Does it to all parts, to some on core 0, to the others on core 1; `work` learns where they are."""
     size = sum(part.size for part in parts)
-    if not two_cores.worth(size):
+    if not parallel.worth(size):
         work(parts, slice(size), 0)
         return
     parts = _for_two_cores(parts)
-    cut = two_cores.middle([part.size for part in parts])
+    cut = parallel.middle([part.size for part in parts])
     first = sum(part.size for part in parts[:cut])
-    two_cores.both(
+    parallel.both(
         partial(work, parts[cut:], slice(first, size), 1), partial(work, parts[:cut], slice(first), 0)
     )
 
 
-def _for_two_cores(parts: Sequence[Part]) -> list[Part]:
+def _for_two_cores(parts: Sequence[RowSelection]) -> list[RowSelection]:
     """The parts; halves of the largest, if it has more than half of many rows."""
     cut = list(parts)
     sizes = [part.size for part in parts]
     largest = sizes.index(max(sizes))
-    if two_cores.worth(sizes[largest]) and 2 * sizes[largest] > sum(sizes):
+    if parallel.worth(sizes[largest]) and 2 * sizes[largest] > sum(sizes):
         cut[largest : largest + 1] = cut[largest].halves()
     return cut
 
 
-def _move(parts: Sequence[Part], of: Callable[[Part], I64], gathers: _Gathers, out: I64) -> None:
+def _move(
+    parts: Sequence[RowSelection], of: Callable[[RowSelection], I64], gathers: _Gathers, out: I64
+) -> None:
     first = 0
     for part in parts:
         to = out[first : first + part.size]

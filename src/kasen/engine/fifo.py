@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from kasen.engine.batch import I64, Batch, ones
-from kasen.engine.deferred_batch import Lazy
+from kasen.engine.deferred_batch import DeferredBatch
 from kasen.engine.operator import State
 
 _LEAST = 64
@@ -36,8 +36,8 @@ class Fifo:
             self._make_room(count)
         end = self._end + count
         self.instants[0, self._end : end] = batch.ts
-        self.instants[1, self._end : end] = batch.sub
-        if isinstance(batch, Lazy):
+        self.instants[1, self._end : end] = batch.seq_tick
+        if isinstance(batch, DeferredBatch):
             for index, row in enumerate(self.data[:, self._end : end], -len(self.data)):
                 batch.fill(index, row)
         else:
@@ -69,7 +69,7 @@ class Fifo:
         return view
 
     @property
-    def sub(self) -> I64:
+    def seq_tick(self) -> I64:
         view: I64 = self.instants[1, self._start : self._end]
         return view
 
@@ -80,7 +80,7 @@ class Fifo:
 
     def batch(self) -> Batch:
         """A copy of all tuples, as insertions."""
-        return Batch(self.ts.copy(), self.sub.copy(), ones(len(self)), self.rows(0, len(self)))
+        return Batch(self.ts.copy(), self.seq_tick.copy(), ones(len(self)), self.rows(0, len(self)))
 
     def drop(self, count: int) -> None:
         """Forgets the `count` oldest tuples."""

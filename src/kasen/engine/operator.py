@@ -8,7 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from kasen.engine.batch import I64, Batch, Bound
+from kasen.engine.batch import I64, Batch, Frontier
 from kasen.errors import InternalError
 
 #: An operator's state at rest: named arrays, nothing else, so that it can be written as Arrow or npz.
@@ -25,9 +25,9 @@ class Operator(Protocol):
     operator must not change its inputs.
     """
 
-    def process(self, inputs: Sequence[Batch], upto: Bound) -> Batch: ...
+    def process(self, inputs: Sequence[Batch], upto: Frontier) -> Batch: ...
 
-    def next_instant(self) -> Bound | None:
+    def next_instant(self) -> Frontier | None:
         """The first instant at which this operator will put something out without input, or None."""
         ...
 
@@ -40,7 +40,7 @@ class Operator(Protocol):
         """Called on a new operator, before the first `process`."""
         ...
 
-    def needs_input_since(self) -> Bound | None:
+    def needs_input_since(self) -> Frontier | None:
         """The oldest instant whose input the state depends on; None if it holds none.
 
         BEGIN means: the state cannot be rebuilt from recent input.
@@ -85,7 +85,7 @@ def words_in(state: State) -> Iterable[I64]:
 class Stateless:
     """The parts of the contract that a step without memory has."""
 
-    def next_instant(self) -> Bound | None:
+    def next_instant(self) -> Frontier | None:
         return None
 
     def snapshot(self) -> State:
@@ -94,5 +94,5 @@ class Stateless:
     def restore(self, state: State) -> None:
         del state
 
-    def needs_input_since(self) -> Bound | None:
+    def needs_input_since(self) -> Frontier | None:
         return None

@@ -28,8 +28,8 @@ class OutBuffer:
         self.arrays = self._chunks[0]
 
     def _chunk(self) -> Chunk:
-        ts, sub, diff = (np.empty(ROOM, np.int64) for _ in range(3))
-        return ts, sub, diff, np.empty((self._width, ROOM), np.int64)
+        ts, seq_tick, diff = (np.empty(ROOM, np.int64) for _ in range(3))
+        return ts, seq_tick, diff, np.empty((self._width, ROOM), np.int64)
 
     def next_chunk(self) -> None:
         """The chunk is full: on to the next."""
@@ -40,17 +40,17 @@ class OutBuffer:
 
     def look(self, n: int) -> Batch:
         """The first n rows of the chunk, valid until the next are written."""
-        ts, sub, diff, data = self.arrays
-        return Batch(ts[:n], sub[:n], diff[:n], data if n == ROOM else data[:, :n].copy())
+        ts, seq_tick, diff, data = self.arrays
+        return Batch(ts[:n], seq_tick[:n], diff[:n], data if n == ROOM else data[:, :n].copy())
 
     def take(self, n: int) -> Batch:
         """The full chunks and n rows of the last, in arrays of their own. The buffer is empty again."""
-        ts, sub, diff, data = self.arrays
+        ts, seq_tick, diff, data = self.arrays
         if not self._full:
-            return Batch(ts[:n].copy(), sub[:n].copy(), diff[:n].copy(), data[:, :n].copy())
-        parts = [*self._chunks[: self._full], (ts[:n], sub[:n], diff[:n], data[:, :n])]
-        ts, sub, diff, data = (np.concatenate(arrays, axis=-1) for arrays in zip(*parts, strict=True))
-        batch = Batch(ts, sub, diff, data)
+            return Batch(ts[:n].copy(), seq_tick[:n].copy(), diff[:n].copy(), data[:, :n].copy())
+        parts = [*self._chunks[: self._full], (ts[:n], seq_tick[:n], diff[:n], data[:, :n])]
+        ts, seq_tick, diff, data = (np.concatenate(arrays, axis=-1) for arrays in zip(*parts, strict=True))
+        batch = Batch(ts, seq_tick, diff, data)
         del self._chunks[_KEPT:]
         self._full = 0
         self.arrays = self._chunks[0]

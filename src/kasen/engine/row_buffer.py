@@ -44,16 +44,16 @@ class RowBuffer:
         size = rows
         for _, count in self._full:
             size += count
-        ts, sub, diff = np.empty(size, np.int64), np.empty(size, np.int64), np.empty(size, np.int64)
+        ts, seq_tick, diff = np.empty(size, np.int64), np.empty(size, np.int64), np.empty(size, np.int64)
         data = np.empty((words - FRONT, size), np.int64)
         first = 0
         for buffer, count in self._full:
-            to_columns(buffer, count, ts, sub, diff, data, first)
+            to_columns(buffer, count, ts, seq_tick, diff, data, first)
             first += count
-        to_columns(self.buffer, rows, ts, sub, diff, data, first)
+        to_columns(self.buffer, rows, ts, seq_tick, diff, data, first)
         if self._full:
             self._give_back(size)
-        return Batch(ts, sub, diff, data)
+        return Batch(ts, seq_tick, diff, data)
 
     def _give_back(self, rows: int) -> None:
         for buffer in (*(each for each, _ in self._full), self.buffer):

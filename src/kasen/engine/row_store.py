@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kasen.engine.batch import I64, Bound
+from kasen.engine.batch import I64, Frontier
 from kasen.engine.kernels import multimap
 from kasen.engine.operator import State
 from kasen.engine.window.held_tuples import HeldTuples, without_times
@@ -42,10 +42,10 @@ class RowStore:
         #: What kernels take of a bag, in their order.
         self.arrays = (self.keys, self.slots, self.heads, self.counts)
 
-    def since(self) -> Bound | None:
+    def since(self) -> Frontier | None:
         """The ts at which the longest present row entered."""
         live = self._live()
-        return Bound(int(live[:, multimap.SINCE].min())) if len(live) else None
+        return Frontier(int(live[:, multimap.SINCE].min())) if len(live) else None
 
     def held_tuples(self) -> HeldTuples:
         """The rows, each as often as it is there."""

@@ -37,7 +37,7 @@ _OWN = ("name", "copies", "inputs")
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class ClusterMember:
     """One copy: `mean/1` is the primary of `mean` at the start, `mean/2` its secondary."""
 
     name: str
@@ -51,14 +51,14 @@ class Member:
         return self.file.with_suffix(".log")
 
 
-def read_cluster(file: Path, ports: Callable[[int], list[int]] | None = None) -> list[Member]:
+def read_cluster(file: Path, ports: Callable[[int], list[int]] | None = None) -> list[ClusterMember]:
     """The members of a cluster file, each with its own node settings."""
     return members_of(read_toml(file), file.parent, ports)
 
 
 def members_of(
     given: dict[str, Any], base: Path, ports: Callable[[int], list[int]] | None = None
-) -> list[Member]:
+) -> list[ClusterMember]:
     for key in given:
         if key not in ("folder", "port", "defaults", "node"):
             raise DataError(f"a cluster has no setting {key!r}; there are: folder, port, defaults, node")
@@ -88,7 +88,9 @@ def members_of(
             settings["inputs"] = [link for to, link, _ in links if to == name]
             settings["outputs"] = [link for _, link, origin in _outgoing(links, addresses) if origin == name]
             file = folder / f"{name}-{index + 1}.toml"
-            members.append(Member(f"{name}/{index + 1}", name, file, settings, node_of(settings, base)))
+            members.append(
+                ClusterMember(f"{name}/{index + 1}", name, file, settings, node_of(settings, base))
+            )
     return members
 
 
@@ -171,7 +173,7 @@ def _value(value: Any) -> str:
 class Cluster:
     """The processes of a cluster, found again by the ids in its folder."""
 
-    def __init__(self, members: list[Member]) -> None:
+    def __init__(self, members: list[ClusterMember]) -> None:
         self.members = members
         self._pids_file = members[0].file.parent / "pids.json"
         self._finished = FinishedNodes(members[0].config.finished_folder)
@@ -180,16 +182,16 @@ class Cluster:
         """Starts every member that does not run and whose node has not finished."""
         return self._start_missing(self.members)
 
-    def has_finished(self, member: Member) -> bool:
+    def has_finished(self, member: ClusterMember) -> bool:
         return member.node in self._finished
 
-    def _start_missing(self, members: list[Member]) -> list[str]:
+    def _start_missing(self, members: list[ClusterMember]) -> list[str]:
         missing = [each for each in members if self.pid(each) is None and not self.has_finished(each)]
         for member in missing:
             self.start(member)
         return [member.name for member in missing]
 
-    def start(self, member: Member) -> None:
+    def start(self, member: ClusterMember) -> None:
         write_node_file(member)
         with member.log.open("ab") as log:
             command = [sys.executable, "-m", "kasen", "node", str(member.file)]
@@ -219,7 +221,7 @@ class Cluster:
             if (pid := self.pid(member)) is not None:
                 os.killpg(pid, signal.SIGTERM)
 
-    def find(self, name: str) -> list[Member]:
+    def find(self, name: str) -> list[ClusterMember]:
         found = [member for member in self.members if name in (member.name, member.node)]
         if not found:
             raise DataError(
@@ -227,7 +229,7 @@ class Cluster:
             )
         return found
 
-    def status(self, member: Member) -> Json | None:
+    def status(self, member: ClusterMember) -> Json | None:
         """What a member says of itself, or None if it does not answer."""
         try:
             with connect(member.config, member.config.listen) as client:
@@ -235,7 +237,7 @@ class Cluster:
         except FAULTS:
             return None
 
-    def pid(self, member: Member) -> int | None:
+    def pid(self, member: ClusterMember) -> int | None:
         """The id of a member's process, if it runs."""
         pid = self._pids().get(member.name)
         if pid is None:
@@ -266,7 +268,7 @@ def make_private(folder: Path) -> None:
     folder.mkdir(mode=0o700, exist_ok=True)
 
 
-def write_node_file(member: Member) -> None:
+def write_node_file(member: ClusterMember) -> None:
     """The settings of a copy, which may have a token in them: nobody else may read the file."""
     make_private(member.file.parent)
     handle = os.open(member.file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)

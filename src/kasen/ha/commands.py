@@ -16,7 +16,7 @@ from kasen.ha.config import PRIMARY
 
 # Flight is loaded when it is first used: no other command needs it.
 if TYPE_CHECKING:
-    from kasen.ha.cluster import Cluster, Member
+    from kasen.ha.cluster import Cluster, ClusterMember
     from kasen.ha.link.wire import Json
 
 cluster = typer.Typer(help="Start and watch a distributed pipeline on this machine.", no_args_is_help=True)
@@ -77,7 +77,7 @@ def _trouble(members: Cluster, node: str, states: Mapping[str, Json | None]) -> 
     return f"nobody leads: {'; '.join(reasons)}" if reasons else "nobody leads yet"
 
 
-def _row(members: Cluster, member: Member, said: Json | None) -> list[str]:
+def _row(members: Cluster, member: ClusterMember, said: Json | None) -> list[str]:
     pid = members.pid(member)
     if pid is None:
         ended = "finished" if members.has_finished(member) else "ended"

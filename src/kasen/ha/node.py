@@ -14,8 +14,8 @@ from kasen.errors import DataError, KasenError
 from kasen.ha.config import PRIMARY, SECONDARY, STARTING, NodeConfig
 from kasen.ha.link.inbox import Inbox
 from kasen.ha.link.releases import Releases
-from kasen.ha.link.wire import BEGIN, Json, Piece
-from kasen.ha.node_state import Known, Output
+from kasen.ha.link.wire import BEGIN, Json, LinkPiece
+from kasen.ha.node_state import KnownPrimary, OutputLink
 from kasen.ha.takeover import snapshots
 from kasen.ha.takeover.snapshots import Snapshot
 from kasen.ha.work.sink import SinkWork
@@ -46,9 +46,11 @@ class Node:
         self.role_changes = threading.Condition(self.lock)
         self.role = config.role
         self.generation = 1
-        self.known = {link.node: Known(1, link.copies[0]) for link in (*config.inputs, *config.outputs)}
+        self.known = {
+            link.node: KnownPrimary(1, link.copies[0]) for link in (*config.inputs, *config.outputs)
+        }
         self.inboxes = {link.stream: Inbox(link) for link in config.inputs}
-        self.outputs: list[Output] = []
+        self.outputs: list[OutputLink] = []
         self.stopping = threading.Event()
         self.verdict: str | None = None
         self.fault: KasenError | None = None
@@ -87,7 +89,7 @@ class Node:
                 self.learn(inbox.link.node, *work.leaders[stream])
         self._keep_logs(isinstance(work, AppWork))
 
-    def add_outputs(self, outputs: list[Output]) -> None:
+    def add_outputs(self, outputs: list[OutputLink]) -> None:
         self.outputs = outputs
         for output in outputs:
             output.batch = 1 if isinstance(self.config.batch, str) else self.config.batch
@@ -113,7 +115,7 @@ class Node:
         known = self.known[name]
         if generation > known.generation:
             self.log.info("%s is now %s, generation %d", name, primary, generation)
-            self.known[name] = Known(generation, primary)
+            self.known[name] = KnownPrimary(generation, primary)
             if isinstance(self.work, SinkWork):
                 for inbox in self.inboxes.values():
                     if inbox.link.node == name:
@@ -200,7 +202,7 @@ class Node:
 
     # ------------------------------------------------------------ input
 
-    def receive(self, inbox: Inbox, sender: str, meta: Json, piece: Piece) -> None:
+    def receive(self, inbox: Inbox, sender: str, meta: Json, piece: LinkPiece) -> None:
         """A complete piece from a copy of an upstream node. DataError ends the connection."""
         with self.lock:
             # What a piece means, and whether a gap before it matters, depends on which copy this is.
@@ -231,7 +233,7 @@ class Node:
             inbox.take(piece)
             self.work_ready.notify_all()
 
-    def _gap(self, inbox: Inbox, piece: Piece, restart: Restart | None) -> None:
+    def _gap(self, inbox: Inbox, piece: LinkPiece, restart: Restart | None) -> None:
         """Upstream has released what this copy has not got: then nobody needs it, or it is lost here."""
         fault = DataError(
             f"{self.config.name} has the input {inbox.link.stream} up to {inbox.received}, and"
@@ -393,7 +395,7 @@ class Node:
             inbox.work_from_log()
         return self._restart
 
-    def _take(self) -> list[tuple[str, Piece]]:
+    def _take(self) -> list[tuple[str, LinkPiece]]:
         taken = [(stream, inbox.next(_MOST_ROWS)) for stream, inbox in self.inboxes.items()]
         self.room.notify_all()
         return [(stream, piece) for stream, piece in taken if piece is not None]
@@ -434,7 +436,7 @@ class Node:
 
     # ------------------------------------------------------------ acknowledgements
 
-    def heard(self, output: Output, copy: str, ack: Json) -> None:
+    def heard(self, output: OutputLink, copy: str, ack: Json) -> None:
         """A level-0 acknowledgement from a downstream copy, with what that node itself releases."""
         with self.lock:
             if ack["role"] == PRIMARY:
@@ -459,7 +461,7 @@ class Node:
             self.check_finished()
             self.room.notify_all()
 
-    def _adapt(self, output: Output) -> None:
+    def _adapt(self, output: OutputLink) -> None:
         """batch = "auto": the size that keeps the bound, as load is now."""
         config = self.config
         if config.batch != "auto":
@@ -491,7 +493,7 @@ class Node:
         self.version += 1
         self.acks_ready.notify_all()
 
-    def _done(self, output: Output) -> int:
+    def _done(self, output: OutputLink) -> int:
         """Below this, a downstream node never asks for answers again."""
         primary = output.heard[self.known[output.link.node].primary].received
         if self.config.ack == "document" or len(output.heard) == 1:

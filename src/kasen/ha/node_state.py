@@ -11,7 +11,7 @@ from kasen.ha.link.wire import BEGIN
 
 
 @dataclass(slots=True)
-class Known:
+class KnownPrimary:
     """Which copy of a neighbour is the primary, and since which generation."""
 
     generation: int
@@ -19,7 +19,7 @@ class Known:
 
 
 @dataclass(slots=True)
-class Heard:
+class Acknowledgement:
     """The latest acknowledgement of one downstream copy."""
 
     received: int = BEGIN
@@ -27,7 +27,7 @@ class Heard:
 
 
 @dataclass(slots=True)
-class Sent:
+class LinkTraffic:
     """What went over one link to one copy: tuples, bytes of their values, bytes with their framing."""
 
     rows: int = 0
@@ -36,14 +36,14 @@ class Sent:
 
 
 @dataclass(slots=True)
-class Output:
+class OutputLink:
     """A link to a downstream node, with what its copies have acknowledged."""
 
     link: Neighbour
     queue: OutQueue
-    heard: dict[str, Heard]
-    main: Sent = field(default_factory=Sent)
-    backup: Sent = field(default_factory=Sent)
+    heard: dict[str, Acknowledgement]
+    main: LinkTraffic = field(default_factory=LinkTraffic)
+    backup: LinkTraffic = field(default_factory=LinkTraffic)
     finished: bool = False
     connected: bool = False
     batch: int | None = 1

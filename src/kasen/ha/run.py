@@ -23,7 +23,7 @@ from kasen.ha.link.sender import Sender
 from kasen.ha.link.server import NodeServer
 from kasen.ha.link.wire import unpack
 from kasen.ha.node import Node
-from kasen.ha.node_state import Heard, Output
+from kasen.ha.node_state import Acknowledgement, OutputLink
 from kasen.ha.takeover.failover import PATIENCE, Failover
 from kasen.ha.takeover.finished import FinishedNodes
 from kasen.ha.takeover.snapshot_sender import send_snapshots
@@ -43,7 +43,7 @@ FENCED = 75
 LoadPlan = Callable[[Path], Plan]
 
 
-class Running:
+class RunningNode:
     """A node with its server, its senders and its threads."""
 
     def __init__(self, config: NodeConfig, load: LoadPlan, patience: int = PATIENCE) -> None:
@@ -72,13 +72,15 @@ class Running:
         self._finished = FinishedNodes(config.finished_folder)
         self._server: NodeServer | None = None
 
-    def _output(self, link: Neighbour, schemas: dict[str, pa.Schema]) -> Output:
+    def _output(self, link: Neighbour, schemas: dict[str, pa.Schema]) -> OutputLink:
         if link.query not in schemas:
             known = ", ".join(schemas) or "none"
             raise DataError(
                 f"{self.config.name} has no query {link.query!r} to send to {link.node}; it has: {known}"
             )
-        return Output(link, OutQueue(schemas[link.query]), {copy: Heard() for copy in link.copies})
+        return OutputLink(
+            link, OutQueue(schemas[link.query]), {copy: Acknowledgement() for copy in link.copies}
+        )
 
     def run(self, wanted: Callable[[], bool] = lambda: True) -> str:
         """The verdict: finished, stopped or fenced.
@@ -236,7 +238,7 @@ def _be_node(config: NodeConfig, load: LoadPlan, patience: int) -> NoReturn:
     parent = os.getppid()
     code = 0
     try:
-        running = Running(config, load, patience)
+        running = RunningNode(config, load, patience)
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: running.node.end("stopped"))
         verdict = running.run(lambda: os.getppid() == parent)

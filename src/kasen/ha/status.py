@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kasen.ha.link.wire import BEGIN, Json
 from kasen.ha.node import Node
-from kasen.ha.node_state import Output
+from kasen.ha.node_state import OutputLink
 from kasen.ha.work.sink import SinkWork
 
 
@@ -35,7 +35,7 @@ def _is_ready(node: Node) -> bool:
     return node.is_primary or not node.is_passive or node.snapshot is not None
 
 
-def _link(output: Output) -> Json:
+def _link(output: OutputLink) -> Json:
     return {
         "held": len(output.queue),
         "upto": output.queue.upto,

@@ -64,15 +64,15 @@ class Builder:
         while todo:
             match node := todo.pop():
                 case logical.WindowNode(child=child, window=window):
-                    yield logical.Touches(Schema(()), child, window)
+                    yield logical.WindowActivity(Schema(()), child, window)
                 case logical.Scan():
-                    yield logical.Touches(Schema(()), node, None)
+                    yield logical.WindowActivity(Schema(()), node, None)
                 case logical.Ref(name=name) if name.lower() not in seen:
                     seen.add(name.lower())
                     query = self.app.query(name)
                     assert query is not None
                     todo.append(self.query(query.query))
-                case logical.Ref() | logical.Reports():
+                case logical.Ref() | logical.WindowReports():
                     pass  # Reports move with the sliding window they belong to, which is a leaf itself
                 case _:
                     todo += node.children[::-1]
@@ -178,7 +178,7 @@ class _Block:
             assert isinstance(item.window, bound.Slide)
             time = self.builder.app.time
             schema = Schema((Field("window_start", time), Field("window_end", time)))
-            reports = logical.Reports(schema, self.builder.stream(item), item.window)
+            reports = logical.WindowReports(schema, self.builder.stream(item), item.window)
             node = logical.InnerJoin(side_by_side(node, reports), (node, reports), (), None)
         return node
 

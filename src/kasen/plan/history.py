@@ -11,11 +11,11 @@ from kasen.cql.bound import Now, PartitionRows, SetKind, StreamKind, Unbounded
 from kasen.plan import logical
 from kasen.plan.logical import Node
 from kasen.plan.lower import lower
-from kasen.plan.lower.joins import LeftJoined, MultiJoin, Numbered, Selected
+from kasen.plan.lower.joins import InputNumbering, LeftDrivenJoin, MultiJoin, TreeSelection
 from kasen.plan.physical import Plan, Step
 
-_REMEMBERING = (LeftJoined, logical.InnerJoin, logical.SemiJoin, logical.Aggregate, logical.Distinct)
-_PASSING = (logical.Filter, logical.Project, lower.Pad, Numbered, Selected)
+_REMEMBERING = (LeftDrivenJoin, logical.InnerJoin, logical.SemiJoin, logical.Aggregate, logical.Distinct)
+_PASSING = (logical.Filter, logical.Project, lower.Pad, InputNumbering, TreeSelection)
 
 
 def why_history(plan: Plan) -> str | None:

@@ -15,11 +15,11 @@ from kasen.cql.bound import Delay as DelayLength
 from kasen.cql.bound import JoinKind, SetKind, Slide, StreamKind, Unbounded, Window
 from kasen.cql.expr import Aggregate as AggregateCall
 from kasen.cql.expr import Expr
-from kasen.types import Hashed, Schema, hashed_once
+from kasen.types import CachedHash, Schema, hashed_once
 
 
 @hashed_once
-class Node(Hashed):
+class Node(CachedHash):
     """A step of a plan. `schema` is what it puts out."""
 
     schema: Schema
@@ -103,7 +103,7 @@ class WindowNode(Unary):
 
 
 @hashed_once
-class Reports(Unary):
+class WindowReports(Unary):
     """window_start and window_end of a sliding window's latest report: one row, NULLs before the first.
 
     A relation of its own, joined in where a query asks for the bounds: so they are right for empty
@@ -118,7 +118,7 @@ class Reports(Unary):
 
 
 @hashed_once
-class Touches(Unary):
+class WindowActivity(Unary):
     """The instants at which a leaf of an RSTREAM gains, loses or reports; no columns.
 
     `child` is the stream under the leaf's window, or (window None) the outside relation itself.

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from kasen.cql.bind.change import LiveCatalog
-from kasen.cql.bound import App, Change, Input, Register, RegisteredQuery
+from kasen.cql.bound import App, CatalogChange, Input, Register, RegisteredQuery
 from kasen.cql.expr import Column
 from kasen.engine.batch import check_width
 from kasen.plan.build import Builder, Names
-from kasen.plan.keep.kept_windows import Text, keep
+from kasen.plan.keep.kept_windows import QueryInCatalog, keep
 from kasen.plan.logical import Delay, Node, Project, Ref, Scan
 from kasen.plan.lower.lower import lower
 from kasen.plan.rules.rewrite import chained, queries_in_loops, rewrite, rewrite_app
@@ -161,7 +161,7 @@ def plan_query(query: RegisteredQuery, names: Names, *, in_loop: bool = False, s
     return lowered(chained(plan) if in_loop else plan, shards=shards)
 
 
-def check_changes(catalog: LiveCatalog, changes: Iterable[Change]) -> None:
+def check_changes(catalog: LiveCatalog, changes: Iterable[CatalogChange]) -> None:
     """Refuses what no operator could run, and texts that will replace others whose windows they keep, if
     these do not remember enough."""
     for change in changes:
@@ -175,7 +175,9 @@ def check_changes(catalog: LiveCatalog, changes: Iterable[Change]) -> None:
             old = catalog.query(action.query.name)
             if old is not None:
                 before = plan_query(old, catalog, in_loop=old.name.lower() in catalog.looped)
-                refusal = keep(Text(old, catalog), before, Text(action.query, after), plan).refusal
+                refusal = keep(
+                    QueryInCatalog(old, catalog), before, QueryInCatalog(action.query, after), plan
+                ).refusal
                 if refusal is not None:
                     raise refusal
         catalog = catalog.copy()

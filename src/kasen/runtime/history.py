@@ -13,13 +13,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kasen.engine.batch import Bound
+from kasen.engine.batch import Frontier
 from kasen.engine.join.multiway.mjoin import MJoin
 from kasen.engine.join.pair.pair_join import PairJoin
 from kasen.plan.logical import Scan
 from kasen.plan.lower.joins import MultiJoin
 from kasen.plan.physical import Plan
-from kasen.runtime.pipeline import Pipeline
+from kasen.runtime.pipeline import RunningPipeline
 
 BEGIN = -(2**63)
 _NO_NEED = 2**63 - 1
@@ -59,7 +59,7 @@ class _Mark:
 class History:
     """The marks of one pipeline. Only for plans that `why_history` finds nothing in."""
 
-    def __init__(self, plan: Plan, pipeline: Pipeline, restart: Restart | None = None) -> None:
+    def __init__(self, plan: Plan, pipeline: RunningPipeline, restart: Restart | None = None) -> None:
         self._plan = plan
         self._pipeline = pipeline
         self._order = [step for stage in plan.stages() for step in stage]
@@ -84,8 +84,8 @@ class History:
             # What appears at the beginning has appeared long ago, so it must not show from `at` on.
             self._pipeline.begin_by(restart.at - 1)
         counters = self._pipeline.graph.counters
-        for step, ts, sub, before in restart.counts:
-            counters[step].count_from(Bound(ts, sub), before)
+        for step, ts, seq_tick, before in restart.counts:
+            counters[step].count_from(Frontier(ts, seq_tick), before)
 
     def mark(self) -> None:
         """Remembers what the state needs now. Called between runs."""
@@ -154,6 +154,6 @@ class History:
         return found
 
 
-def step_holds_tuples(inputs: int, oldest: Bound | None) -> bool:
+def step_holds_tuples(inputs: int, oldest: Frontier | None) -> bool:
     """Whether a step holds tuples of its one input; bags and groups follow from the windows below them."""
     return inputs == 1 and oldest is not None and oldest.ts > BEGIN

@@ -16,14 +16,14 @@ from typing import Any
 from kasen.connect.registry import open_source
 from kasen.errors import DataError
 from kasen.plan.physical import Input, Plan
-from kasen.runtime.control.requests import Manager
+from kasen.runtime.control.requests import RequestHandler
 from kasen.runtime.control.socket import Control
 from kasen.runtime.durable.checkpoint import Checkpoints, refuse_spark
 from kasen.runtime.durable.lock import RunLock
 from kasen.runtime.input.arrival import ArrivalClock
 from kasen.runtime.input.reader import Reader
 from kasen.runtime.output.outputs import OnAnswer, OnProgress, Outputs, Progress
-from kasen.runtime.pipeline import Answer, Pipeline
+from kasen.runtime.pipeline import Answer, RunningPipeline
 
 DEFAULT_BATCH = 1 << 16
 _CHECKPOINT_SECONDS = 5.0
@@ -55,7 +55,7 @@ class LocalRun:
         self._plan = plan
         self._options = options
         self._stopping = False
-        self.pipeline = Pipeline(plan)
+        self.pipeline = RunningPipeline(plan)
         self._arrival = ArrivalClock()
         self._checkpoints = self._open_checkpoints()
         self._lock = RunLock(options.checkpoint) if options.checkpoint is not None else None
@@ -82,7 +82,7 @@ class LocalRun:
         self.outputs = Outputs(
             plan, self.pipeline, options.base, options.out, notes, on_progress, self._on_answer
         )
-        self._manager = Manager(self.pipeline, self.outputs, plan.app.time, self._keep)
+        self._manager = RequestHandler(self.pipeline, self.outputs, plan.app.time, self._keep)
 
     def _open_checkpoints(self) -> Checkpoints | None:
         if self._options.checkpoint is None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from kasen.engine.batch import END, I64, Batch, Bound, concat, empty, matrix, orderings
+from kasen.engine.batch import END, I64, Batch, Frontier, concat, empty, matrix, orderings
 from kasen.engine.failures import Failures
 from kasen.engine.operator import State, words_in
 from kasen.engine.parallel import share
@@ -23,13 +23,13 @@ from kasen.engine.stream.streamify import units
 from kasen.engine.stream.value_order import ValueOrder
 from kasen.engine.text.dictionary import Dictionary
 from kasen.errors import KasenError, QueryError, ResourceError
-from kasen.plan.changes import Change, Drop, LiveCatalog, Register, RegisteredQuery
-from kasen.plan.keep.kept_windows import Text
+from kasen.plan.changes import CatalogChange, Drop, LiveCatalog, Register, RegisteredQuery
+from kasen.plan.keep.kept_windows import QueryInCatalog
 from kasen.plan.lower.instantiate import Context
 from kasen.plan.lower.lower import is_net
 from kasen.plan.physical import Plan, check_changes, own_nodes, plan_query
 from kasen.runtime.graph.graph import Graph
-from kasen.runtime.input.feed import Feed, Rows, as_batch, join, number_tuples, skip, times_of
+from kasen.runtime.input.feed import Feed, InputRows, as_batch, join, number_tuples, skip, times_of
 from kasen.runtime.input.relation import Relation
 from kasen.runtime.live.live import LiveQueries, Planned
 from kasen.runtime.live.retained import RetainedStreams
@@ -55,7 +55,7 @@ class Answer:
     rows: int = 0
     is_cut: bool = False
     queries: Mapping[str, RegisteredQuery] = field(default_factory=dict)
-    change: Change | None = None
+    change: CatalogChange | None = None
     deletions: list[tuple[str, I64]] = field(default_factory=list)
     refused: list[tuple[str, I64]] = field(default_factory=list)
 
@@ -66,16 +66,16 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Ready:
+class PreparedChange:
     """A text that changes queries, bound against a version of the catalog; planned, if it is for now."""
 
     text: str
-    changes: tuple[Change, ...]
+    changes: tuple[CatalogChange, ...]
     plans: Mapping[str, Planned]
     version: int
 
 
-class Pipeline:
+class RunningPipeline:
     """Feeds in, operators, answers out."""
 
     def __init__(self, plan: Plan) -> None:
@@ -91,10 +91,10 @@ class Pipeline:
         self._naming = threading.RLock()
         self.live = LiveQueries(self._graph, context, self._table)
         self._adopt(plan)
-        self.pending: list[Change] = list(app.changes)
+        self.pending: list[CatalogChange] = list(app.changes)
         self._declared = {_names_in(change) for change in app.changes}
         #: Whoever writes answers may refuse a change.
-        self.on_check: Callable[[Change], None] = lambda _: None
+        self.on_check: Callable[[CatalogChange], None] = lambda _: None
         self._retained = RetainedStreams(app.inputs)
         self._feeds = {one.name: Feed(len(one.schema), one.slack) for one in app.inputs if not one.is_static}
         self._relations = {
@@ -103,7 +103,7 @@ class Pipeline:
             if one.is_relation and not one.is_static
         }
         self._by_tuple = [one.name for one in app.inputs if not one.is_static and one.tick.value == "TUPLE"]
-        self._tables: dict[str, Rows] = {}
+        self._tables: dict[str, InputRows] = {}
         #: How many rows of each input have run, in this process.
         self.rows_in = dict.fromkeys(self._feeds, 0)
         self.queries: dict[str, RegisteredQuery] = {query.name: query for query in app.queries}
@@ -111,8 +111,8 @@ class Pipeline:
         self._orders = {query.name: self._order(query) for query in app.queries if not query.is_stream}
         self.pace = Pace()
         self._has_changed = False
-        self._upto = Bound(-(2**63), 0)
-        self._begins: Bound | None = None
+        self._upto = Frontier(-(2**63), 0)
+        self._begins: Frontier | None = None
 
     def _adopt(self, plan: Plan) -> None:
         """The queries of the beginning: which steps each of them has."""
@@ -128,7 +128,7 @@ class Pipeline:
 
     # ------------------------------------------------------------ input
 
-    def add(self, name: str, rows: Rows) -> Rows:
+    def add(self, name: str, rows: InputRows) -> InputRows:
         """Rows as read from an input; returns those that came too late. A static table comes all at once."""
         if name not in self._feeds:
             self._tables[name] = join([self._tables[name], rows]) if name in self._tables else rows
@@ -248,7 +248,7 @@ class Pipeline:
             self._make(self.pending.pop(0), answer)
         return answer
 
-    def _make(self, due: Change, answer: Answer) -> None:
+    def _make(self, due: CatalogChange, answer: Answer) -> None:
         """A change whose time has come.
 
         If it fails now and the app itself asks for it, the app is wrong. If somebody asked for it while the
@@ -277,7 +277,7 @@ class Pipeline:
                 catalog.apply(bound[0])
                 self.pending += bound
 
-    def _due(self, goal: int) -> Change | None:
+    def _due(self, goal: int) -> CatalogChange | None:
         """The next change of the queries, if it comes before a time."""
         first = self.pending[0] if self.pending else None
         return first if first is not None and first.at is not None and first.at < goal else None
@@ -301,7 +301,7 @@ class Pipeline:
 
     def _run_upto(self, ts: int, *, last: bool = True) -> Answer:
         """Runs the instants below a time; `last` if no others are complete."""
-        upto = Bound(ts, 0)
+        upto = Frontier(ts, 0)
         answer = Answer()
         if upto <= self._upto:
             return answer
@@ -311,7 +311,7 @@ class Pipeline:
         if first is None and not self._graph.begun and not (self.ended and last):
             return answer
         if not self._graph.begun:
-            begin = min(first or Bound(0, 0), self._begins or END)
+            begin = min(first or Frontier(0, 0), self._begins or END)
             self._graph.begin(begin)
             sources |= {name: _at(rows, begin) for name, rows in self._tables.items()}
         self._upto = upto
@@ -333,9 +333,9 @@ class Pipeline:
         told = self.live.has_run()
         return self._netted(raw, told) if told or self._orders else raw
 
-    def _release(self, ts: int, answer: Answer) -> tuple[dict[str, Batch], Bound | None]:
+    def _release(self, ts: int, answer: Answer) -> tuple[dict[str, Batch], Frontier | None]:
         """The rows below a time as changes; until the graph has begun, also the first of their instants."""
-        pieces: dict[str, list[Rows]] = {}
+        pieces: dict[str, list[InputRows]] = {}
         for name, feed in self._feeds.items():
             if released := feed.release(ts):
                 pieces[name] = released
@@ -346,27 +346,27 @@ class Pipeline:
         subs = self._numbered(pieces) if self._by_tuple and answer.rows > 1 else {}
         begun = self._graph.begun
         sources: dict[str, Batch] = {}
-        first: list[Bound] = []
+        first: list[Frontier] = []
         for name, released in pieces.items():
-            sub = subs.get(name)
+            seq_tick = subs.get(name)
             if not begun:
-                first.append(Bound(int(released[0].ts[0]), 0 if sub is None else int(sub[0])))
+                first.append(Frontier(int(released[0].ts[0]), 0 if seq_tick is None else int(seq_tick[0])))
             if name in self._relations:
                 rows = join(released)
-                batch, refused = self._relations[name].apply(rows, as_batch([rows], sub, enter=False))
+                batch, refused = self._relations[name].apply(rows, as_batch([rows], seq_tick, enter=False))
                 answer.deletions.append((name, rows.position[rows.diff < 0]))
                 if len(refused):
                     answer.refused.append((name, refused.position))
                 sources[name] = batch
             else:
-                sources[name] = as_batch(released, sub, enter=True)
+                sources[name] = as_batch(released, seq_tick, enter=True)
         if not begun:
             unseen = [feed.least for feed in self._feeds.values() if feed.least is not None]
-            first += [Bound(least) for least in unseen if least < ts]
+            first += [Frontier(least) for least in unseen if least < ts]
         return sources, min(first) if first else None
 
-    def _numbered(self, pieces: dict[str, list[Rows]]) -> dict[str, I64]:
-        """`sub` of the rows of each TICK BY TUPLE stream."""
+    def _numbered(self, pieces: dict[str, list[InputRows]]) -> dict[str, I64]:
+        """`seq_tick` of the rows of each TICK BY TUPLE stream."""
         names = [name for name in self._by_tuple if name in pieces]
         return dict(zip(names, number_tuples([times_of(pieces[name]) for name in names]), strict=True))
 
@@ -389,15 +389,15 @@ class Pipeline:
         self._graph.close_delays()
         for _ in range(_MOST_FLUSHES):
             last = self._graph.last_instant()
-            if last is None or Bound(last.ts + 1, 0) <= self._upto:
+            if last is None or Frontier(last.ts + 1, 0) <= self._upto:
                 break
-            self._upto = Bound(last.ts + 1, 0)
+            self._upto = Frontier(last.ts + 1, 0)
             changes = self._answered({})
             yield Answer(changes, queries=self._named(changes))
 
     # ------------------------------------------------------------ queries that come and go
 
-    def execute(self, text: str) -> tuple[Change, ...]:
+    def execute(self, text: str) -> tuple[CatalogChange, ...]:
         """Registers, replaces and drops queries as a CQL text says.
 
         It takes effect at the first time of which nothing has run, or at the time that AT names: then a
@@ -405,14 +405,14 @@ class Pipeline:
         """
         return self.apply(self.make_ready(text))
 
-    def make_ready(self, text: str) -> Ready:
+    def make_ready(self, text: str) -> PreparedChange:
         """Binds and plans what a text says: most of the work, and the stream may flow on meanwhile."""
         with self._naming:
             changes = self.catalog.bind(text)
             plans = self._planned(changes[0]) if changes and changes[0].at is None else {}
-            return Ready(text, changes, plans, self.catalog.version)
+            return PreparedChange(text, changes, plans, self.catalog.version)
 
-    def _planned(self, change: Change) -> dict[str, Planned]:
+    def _planned(self, change: CatalogChange) -> dict[str, Planned]:
         after = self.catalog.after(change)
         found = {}
         for one in change.actions:
@@ -420,11 +420,11 @@ class Pipeline:
                 key = one.query.name.lower()
                 in_loop = after.in_loop(key)
                 plan = plan_query(one.query, after, in_loop=in_loop)
-                text, old = Text(one.query, after), self.live.queries.get(key)
+                text, old = QueryInCatalog(one.query, after), self.live.queries.get(key)
                 found[key] = Planned.of(text, plan, old, self.catalog, in_loop=in_loop)
         return found
 
-    def apply(self, ready: Ready) -> tuple[Change, ...]:
+    def apply(self, ready: PreparedChange) -> tuple[CatalogChange, ...]:
         """What holds the stream up: the changes take effect. As `execute`."""
         if ready.version != self.catalog.version:
             ready = self.make_ready(ready.text)  # names may mean something else by now
@@ -449,7 +449,7 @@ class Pipeline:
         self.pending = list(waiting.values())
         return tuple(decided)
 
-    def _waiting_with(self, changes: tuple[Change, ...]) -> dict[int, Change]:
+    def _waiting_with(self, changes: tuple[CatalogChange, ...]) -> dict[int, CatalogChange]:
         """What waits together with changes, by what was asked for, as names will mean it by then.
 
         Refuses the changes if any of them, or of what waits, could not be made when its time has come.
@@ -466,11 +466,11 @@ class Pipeline:
         check_changes(catalog, bound)
         return dict(zip(map(id, later), bound, strict=True))
 
-    def check_changes(self, check: Callable[[Change], None]) -> None:
+    def check_changes(self, check: Callable[[CatalogChange], None]) -> None:
         """Whoever writes answers may refuse a change."""
         self.on_check = check
 
-    def _check_limits(self, change: Change) -> None:
+    def _check_limits(self, change: CatalogChange) -> None:
         """Refuses a newcomer where a limit is reached; those who are here go on."""
         more = sum(isinstance(one, Register) and not one.replaces for one in change.actions)
         if not more:
@@ -493,7 +493,7 @@ class Pipeline:
                 f"the live queries remember {held} bytes and {room} is the most: SET max_state_bytes"
             )
 
-    def _change(self, change: Change, plans: Mapping[str, Planned]) -> None:
+    def _change(self, change: CatalogChange, plans: Mapping[str, Planned]) -> None:
         """The change takes effect now, between two times."""
         time = self._upto.ts if self.begun else None
         splice = self.live.prepare(change, plans, time, self._retained.since(time or 0))
@@ -519,7 +519,7 @@ class Pipeline:
         one = self.catalog.input(name)
         assert one is not None
         rows = self._tables.get(name)
-        return _at(rows, Bound(0)) if rows is not None else empty(len(one.schema))
+        return _at(rows, Frontier(0)) if rows is not None else empty(len(one.schema))
 
     # ------------------------------------------------------------ state
 
@@ -534,7 +534,7 @@ class Pipeline:
 
     def begin_by(self, ts: int) -> None:
         """On a new pipeline that goes on for one which has begun: it begins there at the latest."""
-        self._begins = Bound(ts, 0)
+        self._begins = Frontier(ts, 0)
 
     def snapshot(self) -> dict[str, State]:
         """Everything that is needed to go on, as named arrays."""
@@ -578,8 +578,8 @@ class Pipeline:
 
     def restore(self, state: dict[str, State]) -> None:
         """Called on a new pipeline of the same plan, with its static tables added."""
-        ts, sub, begun = (int(mark) for mark in state["pipeline"]["marks"])
-        self._upto = Bound(ts, sub)
+        ts, seq_tick, begun = (int(mark) for mark in state["pipeline"]["marks"])
+        self._upto = Frontier(ts, seq_tick)
         # Of rows of tables that were refused, texts may be here that the state has forgotten.
         self.dictionary.forget(self._held_words)
         self.dictionary.restore(state["dictionary"])
@@ -610,14 +610,14 @@ class Pipeline:
         self.pending = [one for one in self.catalog.bind(saved["pending"]) if one.at is not None]
 
 
-def _at(rows: Rows, instant: Bound) -> Batch:
+def _at(rows: InputRows, instant: Frontier) -> Batch:
     """A static table's rows, entering at one instant."""
     count = len(rows)
-    ts, sub = np.full(count, instant.ts, np.int64), np.full(count, instant.sub, np.int64)
-    return Batch(ts, sub, np.ones(count, np.int64), matrix(rows.data))
+    ts, seq_tick = np.full(count, instant.ts, np.int64), np.full(count, instant.seq_tick, np.int64)
+    return Batch(ts, seq_tick, np.ones(count, np.int64), matrix(rows.data))
 
 
-def _names_in(change: Change) -> tuple[int | None, tuple[str, ...]]:
+def _names_in(change: CatalogChange) -> tuple[int | None, tuple[str, ...]]:
     """What is changed, and when: the same after a restart."""
     names = [each.name if isinstance(each, Drop) else each.query.name for each in change.actions]
     return change.at, tuple(name.lower() for name in names)

@@ -14,11 +14,11 @@ from enum import Enum
 from pathlib import Path
 
 from kasen.errors import ResourceError
-from kasen.plan.changes import Change
+from kasen.plan.changes import CatalogChange
 from kasen.plan.physical import Plan
 from kasen.runtime.input.pressure import Gate, Punctuation, Pushed, ShedLog, read_log
 from kasen.runtime.output.outputs import OnAnswer, Outputs
-from kasen.runtime.pipeline import Pipeline, Ready
+from kasen.runtime.pipeline import PreparedChange, RunningPipeline
 
 INPUT_ROWS = 1 << 19
 OUTPUT_ROWS = 8_000_000
@@ -50,7 +50,7 @@ class PushedRun:
         replay: Path | None = None,
     ) -> None:
         """A push under BLOCK waits at most `patience` seconds without any progress of the readers."""
-        self.pipeline = Pipeline(plan)
+        self.pipeline = RunningPipeline(plan)
         self.outputs = Outputs(plan, self.pipeline, base, None, {}, None, on_answer)
         app = plan.app
         self._log = ShedLog(shed_log) if shed_log is not None else None
@@ -71,7 +71,7 @@ class PushedRun:
         self._error: Exception | None = None
         self._stopping = False
         #: Changes that are ready and wait for their turn.
-        self._changers: list[Ready] = []
+        self._changers: list[PreparedChange] = []
         self._moved = 0
         # How many changes a row brings: measured, for cutting runs so that answers fit; a guess at first.
         self._yield = 64.0
@@ -120,7 +120,7 @@ class PushedRun:
             self._check()
             self._go_on()
 
-    def execute(self, text: str, on_change: Callable[[Change], None]) -> None:
+    def execute(self, text: str, on_change: Callable[[CatalogChange], None]) -> None:
         """Queries come and go, between what has been matched and what waits; `on_change` hears of it.
 
         Other threads' pushes go on while the text is made ready; then they let the change go first.

@@ -24,20 +24,20 @@ from pyspark.sql.streaming.query import StreamingQuery
 from kasen import stops
 from kasen.connect.files import is_address
 from kasen.errors import DataError, InternalError, KasenError
-from kasen.plan.native.lower import Native, lower
+from kasen.plan.native.lower import NativePlan, lower
 from kasen.plan.physical import Input, Plan
 from kasen.plan.shard.fragments import plan_shards
-from kasen.runtime.control.requests import Manager, ShardManager
+from kasen.runtime.control.requests import RequestHandler, ShardRequestHandler
 from kasen.runtime.control.socket import Control
 from kasen.runtime.durable.checkpoint import refuse_local
 from kasen.runtime.durable.lock import RunLock
 from kasen.runtime.output.outputs import OnAnswer, OnProgress, Outputs, Progress
-from kasen.runtime.pipeline import Answer, Pipeline
-from kasen.spark.executors.placement import InExecutors, Remote
-from kasen.spark.place import Place
+from kasen.runtime.pipeline import Answer, RunningPipeline
+from kasen.spark.executors.placement import InExecutors, RemotePipeline
+from kasen.spark.place import OperatorPlace
 from kasen.spark.placement import InDriver, OpensFiles, Placement, replay
 from kasen.spark.scan import frames
-from kasen.spark.scan.admission import Admission
+from kasen.spark.scan.admission import StreamThrottle
 from kasen.spark.scan.file_names import FileNames
 from kasen.spark.scan.sources import adopt, follows, need_rereadable
 from kasen.spark.session import need_utc, session
@@ -72,8 +72,8 @@ def reduces_panes(plan: Plan, spark: SparkSession) -> bool:
     return {"on": True, "off": False}.get(plan.app.setting("native_panes"), not is_local(spark))
 
 
-def default_place(spark: SparkSession) -> Place:
-    return Place.driver if is_local(spark) else Place.executors
+def default_place(spark: SparkSession) -> OperatorPlace:
+    return OperatorPlace.driver if is_local(spark) else OperatorPlace.executors
 
 
 def default_shards(spark: SparkSession) -> int:
@@ -95,7 +95,7 @@ class SparkRun:
         flush: bool = False,
         on_progress: OnProgress = lambda _: None,
         on_answer: OnAnswer = lambda _: None,
-        place: Place | None = None,
+        place: OperatorPlace | None = None,
         shards: int | None = None,
         given: Mapping[str, DataFrame] | None = None,
         follow: bool | None = None,
@@ -120,7 +120,7 @@ class SparkRun:
         streams = [one for one in plan.app.inputs if not one.is_static]
         self._follow = any(map(follows, streams)) if follow is None else follow
         #: Streams that are too far ahead are slowed, by a streaming query that is begun again.
-        self.admission = Admission(plan.app)
+        self.admission = StreamThrottle(plan.app)
         self._beginning_again = False
         self._error: Exception | None = None
         self._query: StreamingQuery | None = None
@@ -130,7 +130,7 @@ class SparkRun:
         self._temporary: TemporaryDirectory[str] | None = None
         self._control_path = control
         self._control: Control | None = None
-        self._manager: Manager | ShardManager | None = None
+        self._manager: RequestHandler | ShardRequestHandler | None = None
         self._told = on_answer
         # Held by an epoch, and by who looks at the queries between two of them.
         self._between = Lock()
@@ -151,7 +151,7 @@ class SparkRun:
             self._unlock()
             raise
 
-    def _prepare(self, place: Place, shards: int, out: Path | None, on_progress: OnProgress) -> None:
+    def _prepare(self, place: OperatorPlace, shards: int, out: Path | None, on_progress: OnProgress) -> None:
         """Everything as the last commit left it."""
         plan, base, control = self._plan, self._base, self._control_path
         streams = [one for one in plan.app.inputs if not one.is_static]
@@ -160,21 +160,21 @@ class SparkRun:
         self._resumed = record is not None
         self._last_epoch: int = record["epoch"] if record is not None else -1
         notes = record["notes"] if record is not None else {}
-        self.pipeline: Pipeline | Remote
+        self.pipeline: RunningPipeline | RemotePipeline
         self._placement: Placement
         files = FileNames(plan.app.inputs, base)
         folders = frozenset(one.name for one in plan.app.inputs if frames.has_many(one, base))
         cast = frozenset(one.name for one in streams if self._casts(one))
-        if place is Place.driver:
-            native = lower(plan, partials=self._panes) if control is None else Native(plan, {})
-            self.pipeline = Pipeline(native.plan)
+        if place is OperatorPlace.driver:
+            native = lower(plan, partials=self._panes) if control is None else NativePlan(plan, {})
+            self.pipeline = RunningPipeline(native.plan)
             if record is not None:
                 assert self._store is not None
                 replay(native, self.pipeline, self._store, record)
             self.outputs = Outputs(
                 native.plan, self.pipeline, base, out, notes, on_progress, self._on_answer, self._sink
             )
-            self._manager = Manager(self.pipeline, self.outputs, plan.app.time, self._keep)
+            self._manager = RequestHandler(self.pipeline, self.outputs, plan.app.time, self._keep)
             self._placement = InDriver(
                 native,
                 self.pipeline,
@@ -190,14 +190,14 @@ class SparkRun:
         else:
             assert self._store is not None
             whole = plan_shards(plan.app)
-            native = lower(whole, partials=False) if control is None else Native(whole, {})
-            self.pipeline = remote = Remote(native.plan, changing=control is not None)
+            native = lower(whole, partials=False) if control is None else NativePlan(whole, {})
+            self.pipeline = remote = RemotePipeline(native.plan, changing=control is not None)
             if record is not None and "live" in record:
                 remote.live.restore(record["live"])
             self.outputs = Outputs(
                 native.plan, self.pipeline, base, out, notes, on_progress, self._on_answer, self._sink
             )
-            self._manager = ShardManager(remote, self.outputs, plan.app.time, self._keep)
+            self._manager = ShardRequestHandler(remote, self.outputs, plan.app.time, self._keep)
             self._placement = InExecutors(
                 native,
                 self.spark,
@@ -215,28 +215,28 @@ class SparkRun:
             for text in self._store.changes().get(self._last_epoch, ()):
                 remote.execute(text)
 
-    def _open_store(self, place: Place, shards: int) -> Store | None:
+    def _open_store(self, place: OperatorPlace, shards: int) -> Store | None:
         """Where state is durable. Executors need such a place even if no restart is asked for."""
         panes = " and native panes" if self._panes else ""
-        layout = f"the driver{panes}" if place is Place.driver else f"executors with {shards} shards"
+        layout = f"the driver{panes}" if place is OperatorPlace.driver else f"executors with {shards} shards"
         if self._control_path is not None:
             layout += " with a control socket"
         if self._checkpoint is not None:
             return Store(DriverFiles(self.spark, self._checkpoint), self._plan.fingerprint, layout)
-        if place is Place.driver:
+        if place is OperatorPlace.driver:
             return None
         if not is_local(self.spark):
             raise DataError("on the executors of a cluster, give --checkpoint: a folder that all hosts reach")
         return Store(Files(self._temporary_folder()), self._plan.fingerprint, layout)
 
-    def _load(self, place: Place, shards: int) -> dict[str, Any] | None:
+    def _load(self, place: OperatorPlace, shards: int) -> dict[str, Any] | None:
         """The record to resume from, if all that belongs to it is as it was written."""
         if self._store is None:
             return None
         files = self._store.files
 
         def find_damage(names: list[str]) -> Damage | None:
-            if place is Place.driver or not names:
+            if place is OperatorPlace.driver or not names:
                 return files.find_damage(names)
             # On a cluster these are many, and large together.
             parts = self.spark.sparkContext.parallelize([[name] for name in names], shards)

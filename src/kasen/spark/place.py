@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 
-class Place(StrEnum):
+class OperatorPlace(StrEnum):
     """In the driver: one job an epoch, no exchange. On executors: sharded, behind an exchange."""
 
     driver = "driver"

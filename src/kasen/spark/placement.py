@@ -17,21 +17,21 @@ from pyspark.sql import DataFrame, SparkSession
 from kasen.connect.chunk import Chunk
 from kasen.engine.batch import I64
 from kasen.engine.operator import State
-from kasen.plan.native.lower import Native
+from kasen.plan.native.lower import NativePlan
 from kasen.plan.physical import Input
 from kasen.runtime.durable.arrays import pack_arrays
-from kasen.runtime.input.feed import Rows
-from kasen.runtime.output.answers import InPieces
+from kasen.runtime.input.feed import InputRows
+from kasen.runtime.output.answers import PiecewiseRun
 from kasen.runtime.output.outputs import Outputs, within
-from kasen.runtime.pipeline import Pipeline
+from kasen.runtime.pipeline import RunningPipeline
 from kasen.runtime.shard.shipment import Shipper
 from kasen.spark.scan import scan
-from kasen.spark.scan.arrivals import Arrivals, Arrived, Source, Texts, sources_of, whole
+from kasen.spark.scan.arrivals import Arrivals, Arrived, CrossingInput, Texts, sources_of, whole
 from kasen.spark.scan.file_names import FileNames
 from kasen.spark.scan.panes import by_panes
 from kasen.spark.scan.timing import Timing
 from kasen.spark.scan.whole_files import read_whole_files
-from kasen.spark.state.epochs import Journal, Store
+from kasen.spark.state.epochs import StateJournal, Store
 
 #: The frame of an only stream's files, by their paths.
 OpensFiles = Callable[[SparkSession, tuple[str, ...]], DataFrame]
@@ -65,17 +65,17 @@ class Placement(Protocol):
         ...
 
 
-def _shippers(native: Native, pipeline: Pipeline) -> dict[str, Shipper]:
+def _shippers(native: NativePlan, pipeline: RunningPipeline) -> dict[str, Shipper]:
     inputs = native.plan.app.inputs
     return {one.name: Shipper(one.schema, pipeline.dictionary, _ROW) for one in inputs}
 
 
-def replay(native: Native, pipeline: Pipeline, store: Store, record: dict[str, Any]) -> None:
+def replay(native: NativePlan, pipeline: RunningPipeline, store: Store, record: dict[str, Any]) -> None:
     """Brings a new pipeline to where the commit record's epoch left one: the answers have been delivered.
 
     First the last snapshot, then what was read since, and in between what a user changed between epochs.
     """
-    journal = Journal.of(record["journal"])
+    journal = StateJournal.of(record["journal"])
     shippers = _shippers(native, pipeline)
     changes = store.changes()
     if journal.snapshot is not None:
@@ -86,7 +86,7 @@ def replay(native: Native, pipeline: Pipeline, store: Store, record: dict[str, A
             saw, advanced = pieces.pop(_SAW, None), pieces.pop(_ADVANCED, None)
             for packed in pieces.values():
                 (ts, diff, position), data = shippers[name].unpack([packed.tobytes()])
-                pipeline.add(name, within(Rows(ts, diff, data, position)))
+                pipeline.add(name, within(InputRows(ts, diff, data, position)))
             if saw is not None:
                 pipeline.saw(name, *saw.tolist())
             if advanced is not None:
@@ -97,7 +97,7 @@ def replay(native: Native, pipeline: Pipeline, store: Store, record: dict[str, A
         _execute(pipeline, changes.get(epoch, ()))
 
 
-def _execute(pipeline: Pipeline, texts: Iterable[str]) -> None:
+def _execute(pipeline: RunningPipeline, texts: Iterable[str]) -> None:
     for text in texts:
         pipeline.execute(text)
 
@@ -107,8 +107,8 @@ class InDriver:
 
     def __init__(
         self,
-        native: Native,
-        pipeline: Pipeline,
+        native: NativePlan,
+        pipeline: RunningPipeline,
         outputs: Outputs,
         store: Store | None,
         record: dict[str, Any] | None,
@@ -126,7 +126,7 @@ class InDriver:
         """
         record = record or {}
         self._opens = opens
-        self._in_pieces = InPieces(pipeline)
+        self._in_pieces = PiecewiseRun(pipeline)
         self._streams = [one for one in native.plan.app.inputs if not one.is_static]
         self._pipeline = pipeline
         self._outputs = outputs
@@ -139,7 +139,7 @@ class InDriver:
         self._shippers = _shippers(native, pipeline)
         # Static tables are part of the first epoch's segment: a replay must begin with them.
         self._tables: dict[str, State] = {}
-        self._journal = Journal.of(record["journal"]) if "journal" in record else Journal()
+        self._journal = StateJournal.of(record["journal"]) if "journal" in record else StateJournal()
         self._segment: dict[str, State] = {}
         self._timing = Timing(self._streams, store.files if store is not None else None)
 
@@ -179,7 +179,7 @@ class InDriver:
         """The same of an only stream, file by file."""
         self._take_all([(self._sources[0], self._arrivals.read_files(self._sources[0], files))])
 
-    def _take_all(self, parts: Iterable[tuple[Source, Iterable[Arrived]]]) -> None:
+    def _take_all(self, parts: Iterable[tuple[CrossingInput, Iterable[Arrived]]]) -> None:
         self._segment, self._tables = self._tables, {}
         for source, arrived in parts:
             for chunk, rows, failed in arrived:
@@ -210,7 +210,7 @@ class InDriver:
         return {slot: f"b{place}" for place, slot in enumerate(self._slots.places[0]) if slot is not None}
 
     def _take(
-        self, one: Input, chunk: Chunk, rows: Rows, failed: I64 | None, read: int | None = None
+        self, one: Input, chunk: Chunk, rows: InputRows, failed: I64 | None, read: int | None = None
     ) -> None:
         """Adds rows to the pipeline, and to the epoch's segment; `read` is how many rows they stand for."""
         self._timing.hear(one.name)
@@ -222,7 +222,7 @@ class InDriver:
             # What comes too late is never computed, so it cannot fail either.
             self._pipeline.failures.count += int(failed.sum()) - int(failed[refused].sum())
 
-    def _log(self, segment: dict[str, State], one: Input, rows: Rows) -> None:
+    def _log(self, segment: dict[str, State], one: Input, rows: InputRows) -> None:
         """Rows as they were read, for a replay."""
         if self._store is not None:
             pieces = segment.setdefault(one.name, {})
@@ -256,7 +256,7 @@ class InDriver:
         self._pipeline.forget_texts()
 
 
-def _offset(rows: Rows) -> int:
+def _offset(rows: InputRows) -> int:
     """What to take from a row's position to get its row in its chunk."""
     if isinstance(rows.stood, range):
         return rows.stood.start

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from kasen.cql.expr import Call, Column, Expr, Literal
-from kasen.engine import parallel as two_cores
+from kasen.engine import parallel
 from kasen.engine.batch import END, Batch, double_bits, ones, zeros
-from kasen.engine.deferred_batch import Lazy, Part, part_of
-from kasen.engine.expr.block_program import LateProgram
+from kasen.engine.deferred_batch import DeferredBatch, RowSelection, selection_of
+from kasen.engine.expr.block_program import DeferredProgram
 from kasen.engine.failures import Failures
 from kasen.engine.select.filter import Filter
 from kasen.engine.select.project import Project
@@ -71,11 +71,11 @@ def in_parts(whole: Batch) -> Batch:
     """The same changes in three parts, of one of which only some rows are meant."""
     first, second = slice(0, 700), slice(700, 1_000)
     parts = [
-        Part(whole.ts[p], whole.sub[p], whole.diff[p], [column[p] for column in whole.data])
+        RowSelection(whole.ts[p], whole.seq_tick[p], whole.diff[p], [column[p] for column in whole.data])
         for p in (first, second)
     ]
     rows = np.arange(1_000, ROWS)
-    return Lazy([*parts, Part(whole.ts, whole.sub, whole.diff, [*whole.data], rows)])
+    return DeferredBatch([*parts, RowSelection(whole.ts, whole.seq_tick, whole.diff, [*whole.data], rows)])
 
 
 BATCHES = {
@@ -89,13 +89,13 @@ BATCHES = {
 
 @pytest.fixture(params=[1, 2], ids=["one core", "two cores"])
 def _cores(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(two_cores, "_allowed", request.param == 2)
-    monkeypatch.setattr(two_cores, "_WORTH", 100)
+    monkeypatch.setattr(parallel, "_allowed", request.param == 2)
+    monkeypatch.setattr(parallel, "_WORTH", 100)
 
 
 def same(one: Batch, other: Batch) -> None:
     assert len(one) == len(other)
-    for name in ("ts", "sub", "diff", "data"):
+    for name in ("ts", "seq_tick", "diff", "data"):
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
 
 
@@ -106,7 +106,7 @@ def test_conditions(condition: Expr, name: str) -> None:
     program = block_program(condition, DICTIONARY)
     assert program is not None
     quick, slow = Failures(), Failures()
-    with_program = Filter(compile_condition(condition, DICTIONARY, quick), LateProgram(lambda: program))
+    with_program = Filter(compile_condition(condition, DICTIONARY, quick), DeferredProgram(lambda: program))
     without = Filter(compile_condition(condition, DICTIONARY, slow))
     same(with_program.process([BATCHES[name]], END), without.process([BATCHES[name]], END))
     assert quick.count == slow.count
@@ -120,7 +120,7 @@ def test_values(value: Expr, name: str) -> None:
     assert program is not None
     quick, slow = Failures(), Failures()
     items = (A, value)
-    with_program = Project(compile_items(items, DICTIONARY, quick), [None, LateProgram(lambda: program)])
+    with_program = Project(compile_items(items, DICTIONARY, quick), [None, DeferredProgram(lambda: program)])
     without = Project(compile_items(items, DICTIONARY, slow))
     same(with_program.process([BATCHES[name]], END), without.process([BATCHES[name]], END))
     assert quick.count == slow.count
@@ -135,7 +135,7 @@ def test_products_that_do_not_fit_are_seen() -> None:
         data = np.zeros((6, 300), np.int64)
         data[0], data[1] = x, y
         out = np.zeros(300, np.int64)
-        fits = program.write([part_of(Batch(zeros(300), zeros(300), ones(300), data))], out, 0)
+        fits = program.write([selection_of(Batch(zeros(300), zeros(300), ones(300), data))], out, 0)
         assert fits == (-(2**63) <= x * y < 2**63), (x, y)
         assert not fits or set(out.tolist()) == {x * y}
 

@@ -62,10 +62,10 @@ def test_taking_rows(share: float) -> None:
     rows = np.empty(np.count_nonzero(keep), np.int64)
     positions(keep, rows)
     assert rows.tolist() == np.flatnonzero(keep).tolist()
-    ts, sub, diff = (random.integers(0, 99, 1000) for _ in range(3))
+    ts, seq_tick, diff = (random.integers(0, 99, 1000) for _ in range(3))
     ts_out, sub_out, diff_out = (np.empty(len(rows), np.int64) for _ in range(3))
     out = np.empty((4, len(rows)), np.int64)
-    take_rows(rows, ts, sub, diff, data, ts_out, sub_out, diff_out, out)
+    take_rows(rows, ts, seq_tick, diff, data, ts_out, sub_out, diff_out, out)
     assert (out == data[:, keep]).all()
-    for taken, whole in ((ts_out, ts), (sub_out, sub), (diff_out, diff)):
+    for taken, whole in ((ts_out, ts), (sub_out, seq_tick), (diff_out, diff)):
         assert (taken == whole[keep]).all()

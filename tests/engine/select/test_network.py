@@ -9,7 +9,7 @@ import pytest
 
 from kasen.engine.batch import I64, Batch, double_bits
 from kasen.engine.select.kernels.network import BETWEEN, IN_SET, IS_NULL, NOT_NULL, UNLIKE
-from kasen.engine.select.network import GREATEST, LEAST, Condition, Predicate, Selection, Tree
+from kasen.engine.select.network import GREATEST, LEAST, Condition, ConditionTree, Predicate, SelectionNetwork
 from kasen.engine.text.dictionary import Dictionary
 
 A, B, C = range(3)
@@ -39,11 +39,11 @@ def batch(columns: list[list[int | None]]) -> Batch:
 
 
 def test_the_documents_queries_use_three_modules_and_flags_0_to_2() -> None:
-    network = Selection([False] * 3, Dictionary())
+    network = SelectionNetwork([False] * 3, Dictionary())
     flags = [
         network.add(equal(A, 1)),
-        network.add(Tree(True, (equal(A, 1), above(B, 2)))),
-        network.add(Tree(True, (Tree(False, (equal(A, 1), above(B, 2))), below(C, 3)))),
+        network.add(ConditionTree(True, (equal(A, 1), above(B, 2)))),
+        network.add(ConditionTree(True, (ConditionTree(False, (equal(A, 1), above(B, 2))), below(C, 3)))),
     ]
     assert flags == [0, 1, 2]
     assert network.modules == 3
@@ -52,8 +52,8 @@ def test_the_documents_queries_use_three_modules_and_flags_0_to_2() -> None:
 
 
 def test_slots_and_flags_are_used_again() -> None:
-    network = Selection([False] * 3, Dictionary())
-    first, second = network.add(equal(A, 1)), network.add(Tree(True, (equal(A, 1), above(B, 2))))
+    network = SelectionNetwork([False] * 3, Dictionary())
+    first, second = network.add(equal(A, 1)), network.add(ConditionTree(True, (equal(A, 1), above(B, 2))))
     network.drop(first)
     assert network.modules == 2  # A = 1 is still asked by the second
     network.drop(second)
@@ -63,7 +63,7 @@ def test_slots_and_flags_are_used_again() -> None:
 
 
 def decide(condition: Condition, row: tuple[int | None, ...], texts: Dictionary) -> bool:
-    if isinstance(condition, Tree):
+    if isinstance(condition, ConditionTree):
         found = [decide(part, row, texts) for part in condition.parts]
         return all(found) if condition.all else any(found)
     value = row[condition.column]
@@ -107,7 +107,7 @@ def random_condition(random: Random, doubles: list[int], depth: int = 2) -> Cond
     if depth == 0 or random.random() < 0.4:
         return random_predicate(random, doubles)
     parts = tuple(random_condition(random, doubles, depth - 1) for _ in range(random.randrange(2, 4)))
-    return Tree(random.random() < 0.6, parts)
+    return ConditionTree(random.random() < 0.6, parts)
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -117,7 +117,7 @@ def test_queries_come_and_go_and_every_flag_is_right(seed: int) -> None:
     for text in ("", "x", "xy", "y"):
         dictionary.code(text)
     doubles = double_bits(np.array([-1e300, -1.5, 0.0, 2.5, np.inf, np.nan])).tolist()
-    network = Selection([False, True, False], dictionary)
+    network = SelectionNetwork([False, True, False], dictionary)
     live: dict[int, Condition] = {}
     for _ in range(12):
         for _ in range(random.randrange(6)):

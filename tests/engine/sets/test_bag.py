@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from kasen.engine.batch import Bound, empty
+from kasen.engine.batch import Frontier, empty
 from kasen.engine.sets.bag import Bag
 from tests.engine.cuts import all_cuts, batch, netted
 from tests.engine.random_bags import Row, bags_of, differences, random_changes
@@ -64,8 +64,8 @@ def test_rows_that_are_gone_take_no_room() -> None:
     operator = Bag("except all", 1)
     for ts in range(300):
         rows = [(ts, 0, 1, (ts, 0))] + ([(ts, 0, -1, (ts - 1, 0))] if ts else [])
-        operator.process([batch(rows, 1), empty(1)], Bound(ts + 1))
+        operator.process([batch(rows, 1), empty(1)], Frontier(ts + 1))
     assert sum(len(array) for array in operator.snapshot().values()) < 50
     assert operator.needs_input_since() is not None
-    operator.process([batch([(300, 0, -1, (299, 0))], 1), empty(1)], Bound(301))
+    operator.process([batch([(300, 0, -1, (299, 0))], 1), empty(1)], Frontier(301))
     assert operator.needs_input_since() is None

@@ -16,7 +16,7 @@ def batch(rows: list[tuple[int, int, int, int, int]]) -> Batch:
 
 
 def listed(changes: Batch) -> list[tuple[int, ...]]:
-    columns = np.vstack([changes.ts, changes.sub, changes.diff, changes.data])
+    columns = np.vstack([changes.ts, changes.seq_tick, changes.diff, changes.data])
     return [tuple(row) for row in columns.T.tolist()]
 
 
@@ -42,9 +42,9 @@ def test_random_changes_are_netted_per_instant(seed: int) -> None:
     random = np.random.default_rng(seed)
     n = int(random.integers(1, 3000))
     ts = np.sort(random.integers(0, [3, 30, 300, 3000][seed % 4], n))
-    sub = np.zeros(n, np.int64)
+    seq_tick = np.zeros(n, np.int64)
     data = np.vstack([random.integers(-20, 20, n), random.integers(0, 2, n)]).astype(np.int64)
-    changes = Batch(ts, sub, random.integers(-1, 2, n), data)
+    changes = Batch(ts, seq_tick, random.integers(-1, 2, n), data)
     answer = listed(net(changes))
     expected: Counter[tuple[int, ...]] = Counter()
     for instant, tick, diff, *row in listed(changes):

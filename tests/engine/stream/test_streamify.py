@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kasen.engine import parallel as two_cores
+from kasen.engine import parallel
 from kasen.engine.batch import END, ORDER_DOUBLE, ORDER_INTEGER, ORDER_TEXT, double_bits, ones
 from kasen.engine.stream.delay import Delay
-from kasen.engine.stream.streamify import Every, Inserted, Whole
+from kasen.engine.stream.streamify import IStreamDStream, PeriodicRStream, RStream
 from kasen.engine.stream.value_order import ValueOrder
 from kasen.engine.text.dictionary import Dictionary
 from tests.engine.cuts import Change, all_cuts, batch, changes_of
@@ -32,7 +32,7 @@ CHANGES = batch(
 
 
 def test_istream_is_what_entered_after_netting_in_value_order() -> None:
-    found = all_cuts(lambda: Inserted(integers(), 1, netted=False), [CHANGES], 6, 0)
+    found = all_cuts(lambda: IStreamDStream(integers(), 1, netted=False), [CHANGES], 6, 0)
     assert found == [(1, 0, 1, (5, 0)), (3, 0, 1, (3, 0)), (3, 0, 1, (3, 0)), (3, 0, 1, (4, 0))]
 
 
@@ -41,7 +41,7 @@ def test_istream_sorts_what_enters_at_an_instant_unless_it_is_sorted(
     cores: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Random batches in which everything enters, some sorted already, against Python's sort."""
-    monkeypatch.setattr(two_cores, "worth", lambda _: cores == 2)
+    monkeypatch.setattr(parallel, "worth", lambda _: cores == 2)
     texts = ["m", "b", "z", "a", "k"]
     dictionary = Dictionary()
     codes = dictionary.encode(texts).tolist()
@@ -60,17 +60,17 @@ def test_istream_sorts_what_enters_at_an_instant_unless_it_is_sorted(
         expected = sorted(rows, key=place)
         given = batch(expected if seed % 2 else rows, 3)
         given.diff = ones(len(rows))
-        assert changes_of(Inserted(order, 1, netted=True).process([given], END)) == expected, seed
+        assert changes_of(IStreamDStream(order, 1, netted=True).process([given], END)) == expected, seed
 
 
 def test_dstream_is_what_left_as_tuples_of_a_stream() -> None:
-    found = all_cuts(lambda: Inserted(integers(), -1, netted=False), [CHANGES], 6, 0)
+    found = all_cuts(lambda: IStreamDStream(integers(), -1, netted=False), [CHANGES], 6, 0)
     assert found == [(4, 0, 1, (5, 0))]
 
 
 def test_rstream_is_the_whole_bag_whenever_it_is_touched() -> None:
     touches = batch([(2, 0, 1, (0,)), (3, 0, 1, (0,)), (5, 0, 1, (0,))], 0)
-    found = all_cuts(lambda: Whole(1, integers()), [CHANGES, touches], 7, 0)
+    found = all_cuts(lambda: RStream(1, integers()), [CHANGES, touches], 7, 0)
     assert [(ts, row[0]) for ts, _, _, row in found] == [
         (2, 5),
         (3, 3),
@@ -84,7 +84,7 @@ def test_rstream_is_the_whole_bag_whenever_it_is_touched() -> None:
 
 
 def test_rstream_every_d_fires_at_multiples_of_d_from_the_beginning() -> None:
-    found = all_cuts(lambda: Every(1, integers(), 2), [CHANGES], 7, 0)
+    found = all_cuts(lambda: PeriodicRStream(1, integers(), 2), [CHANGES], 7, 0)
     assert [(ts, row[0]) for ts, _, _, row in found] == [
         (2, 5),
         (4, 3),
@@ -99,9 +99,9 @@ def test_rstream_every_d_fires_at_multiples_of_d_from_the_beginning() -> None:
 def test_a_delay_moves_tuples_by_its_length_or_by_a_tick() -> None:
     stream = batch([(1, 0, 1, (5, 0)), (1, 1, 1, (6, 0)), (3, 0, 1, (7, 0))], 1)
     later = all_cuts(lambda: Delay(1, 4), [stream], 20, 0)
-    assert [(ts, sub) for ts, sub, *_ in later] == [(5, 0), (5, 1), (7, 0)]
+    assert [(ts, seq_tick) for ts, seq_tick, *_ in later] == [(5, 0), (5, 1), (7, 0)]
     ticks = all_cuts(lambda: Delay(1, None), [stream], 20, 0)
-    assert [(ts, sub) for ts, sub, *_ in ticks] == [(1, 1), (1, 2), (3, 1)]
+    assert [(ts, seq_tick) for ts, seq_tick, *_ in ticks] == [(1, 1), (1, 2), (3, 1)]
 
 
 def test_value_order_is_null_first_then_by_type() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from kasen.engine.batch import I64
-from kasen.engine.text.dictionary import FORGOTTEN, Dictionary, Newcomers
+from kasen.engine.text.dictionary import FORGOTTEN, Dictionary, NewCodes
 from kasen.errors import InternalError
 
 
@@ -89,7 +89,7 @@ def test_labels_and_tables_by_code_follow_what_is_forgotten_and_comes(seed: int)
     random = Random(seed)
     dictionary = Dictionary()
     dictionary.constant("")
-    newcomers, lengths = Newcomers(dictionary), np.zeros(4096, np.int64)
+    newcomers, lengths = NewCodes(dictionary), np.zeros(4096, np.int64)
     held: dict[str, int] = {}
     for _ in range(60):
         texts = [f"{random.randrange(400)}" * random.randrange(1, 3) for _ in range(random.choice([1, 40]))]

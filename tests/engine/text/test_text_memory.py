@@ -13,7 +13,7 @@ import pytest
 
 import kasen
 from kasen.engine.text.dictionary import Dictionary
-from kasen.runtime.pipeline import Pipeline
+from kasen.runtime.pipeline import RunningPipeline
 
 STREAM = "REGISTER STREAM s (k VARCHAR, v BIGINT) TIMESTAMP BY ts FROM 'memory';"
 JOINED = f"{STREAM} REGISTER STREAM r (k VARCHAR, w BIGINT) TIMESTAMP BY ts FROM 'memory';"
@@ -32,7 +32,7 @@ A_TIME = 500
 PUSH = 50_000
 
 
-def running(p: kasen.Pipeline) -> Pipeline:
+def running(p: kasen.Pipeline) -> RunningPipeline:
     assert p._running is not None
     return p._running
 

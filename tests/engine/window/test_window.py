@@ -11,8 +11,8 @@ from kasen.cql import bound
 from kasen.engine.batch import TICK_BITS, unpack_sub
 from kasen.engine.operator import Operator
 from kasen.engine.window import window as windows
-from kasen.engine.window.activity import Reports, Touches
-from kasen.engine.window.partition import PartitionRows
+from kasen.engine.window.activity import WindowActivity, WindowReports
+from kasen.engine.window.partition import PartitionWindow
 from kasen.types import Instant
 from tests.engine.cuts import Change, all_cuts, batch, netted
 from tests.oracle.windows import Arrival, contents, latest_bounds, slide_reports
@@ -44,17 +44,17 @@ WINDOWS: list[bound.Window] = [
 def operator(window: bound.Window) -> Operator:
     match window:
         case bound.Unbounded():
-            return windows.Unbounded()
+            return windows.UnboundedWindow()
         case bound.Now():
-            return windows.Now(2)
+            return windows.NowWindow(2)
         case bound.Range(length):
-            return windows.Range(2, length)
+            return windows.RangeWindow(2, length)
         case bound.Slide(length, slide):
-            return windows.Slide(2, length, slide)
+            return windows.SlideWindow(2, length, slide)
         case bound.Rows(count, slide):
-            return windows.Rows(2, count, slide)
+            return windows.RowsWindow(2, count, slide)
         case bound.PartitionRows(keys, count):
-            return PartitionRows(2, keys, count)
+            return PartitionWindow(2, keys, count)
 
 
 def arrivals(seed: int) -> list[Change]:
@@ -73,9 +73,9 @@ def arrivals(seed: int) -> list[Change]:
 def instants(changes: list[Change]) -> list[Instant]:
     """Every instant worth looking at: those of tuples, a tick later, and the starts of all times."""
     found = {Instant(ts) for ts in range(END)}
-    for ts, sub, *_ in changes:
+    for ts, seq_tick, *_ in changes:
         for tick in (0, 1, 2):
-            found.add(Instant(ts, sub >> TICK_BITS, tick))
+            found.add(Instant(ts, seq_tick >> TICK_BITS, tick))
     return sorted(found)
 
 
@@ -89,13 +89,18 @@ def test_a_window_holds_what_its_definition_says_at_every_instant(window: bound.
     stream = arrivals(seed)
     found = netted(all_cuts(lambda: operator(window), [batch(stream, 2)], END, seed))
     held: Counter[tuple[int, ...]] = Counter()
-    changes = {Instant(ts, sub >> TICK_BITS, sub & 0xFFFFFF): rows for (ts, sub), rows in found.items()}
+    changes = {
+        Instant(ts, seq_tick >> TICK_BITS, seq_tick & 0xFFFFFF): rows
+        for (ts, seq_tick), rows in found.items()
+    }
     assert set(changes) <= set(instants(stream))
     for now in instants(stream):
         for row, count in changes.get(now, Counter()).items():
             held[row] += count
         seen = [each for each in stream if Instant(each[0], each[1] >> TICK_BITS) <= now]
-        history = [Arrival(Instant(ts, sub >> TICK_BITS), row_values(row)) for ts, sub, _, row in seen]
+        history = [
+            Arrival(Instant(ts, seq_tick >> TICK_BITS), row_values(row)) for ts, seq_tick, _, row in seen
+        ]
         expected = Counter(seen[index][3] for index in contents(window, history, now))
         assert +held == expected, f"{window} at {now}, seed {seed}"
 
@@ -111,10 +116,12 @@ def test_reports_come_when_the_window_is_not_empty_and_once_after(window: bound.
         return [each for each in history if each.instant.ts <= ts]
 
     expected = [ts for ts in range(END) if slide_reports(window, upto(ts), Instant(ts))]
-    touches = all_cuts(lambda: Reports(window.length, window.slide, with_bounds=False), [source], END, seed)
+    touches = all_cuts(
+        lambda: WindowReports(window.length, window.slide, with_bounds=False), [source], END, seed
+    )
     assert [change[0] for change in touches] == expected
     rows = netted(
-        all_cuts(lambda: Reports(window.length, window.slide, with_bounds=True), [source], END, seed)
+        all_cuts(lambda: WindowReports(window.length, window.slide, with_bounds=True), [source], END, seed)
     )
     shown: Counter[tuple[int, ...]] = Counter()
     for ts in range(stream[0][0] if stream else END, END):
@@ -125,17 +132,17 @@ def test_reports_come_when_the_window_is_not_empty_and_once_after(window: bound.
 
 def test_a_row_window_touches_only_when_a_slide_is_full() -> None:
     stream = batch([(ts, 0, 1, (ts, 0)) for ts in range(1, 8)], 1)
-    found = all_cuts(lambda: Touches(windows.Rows(0, 3, 3)), [stream], 10, 1)
+    found = all_cuts(lambda: WindowActivity(windows.RowsWindow(0, 3, 3)), [stream], 10, 1)
     assert [change[0] for change in found] == [3, 6]
 
 
 def test_touches_of_a_range_are_its_arrivals_and_expiries_before_netting() -> None:
     # 1 leaves at 4, just when an equal one enters: the bag is the same, yet the window moved.
     stream = batch([(1, 0, 1, (7, 0)), (4, 0, 1, (7, 0))], 1)
-    found = all_cuts(lambda: Touches(windows.Range(0, 2)), [stream], 10, 1)
+    found = all_cuts(lambda: WindowActivity(windows.RangeWindow(0, 2)), [stream], 10, 1)
     assert [change[0] for change in found] == [1, 4, 7]
 
 
 def test_sub_holds_seq_and_tick() -> None:
-    seq, tick = unpack_sub(batch([(1, (3 << TICK_BITS) | 2, 1, (0,))], 0).sub)
+    seq, tick = unpack_sub(batch([(1, (3 << TICK_BITS) | 2, 1, (0,))], 0).seq_tick)
     assert (seq.tolist(), tick.tolist()) == ([3], [2])

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.flight as flight
 
-from kasen.ha.cluster import Member
+from kasen.ha.cluster import ClusterMember
 from kasen.ha.config import Neighbour
 from kasen.ha.link.wire import BEGIN, Json, call_options, connect, digest, pack
 from kasen.ha.relay import Relay, Route
@@ -34,7 +34,7 @@ class Outcome:
 class LinkFuzzer:
     """Pretends to be the upstream node of a member."""
 
-    def __init__(self, member: Member, schema: pa.Schema, rows: pa.RecordBatch, seed: int) -> None:
+    def __init__(self, member: ClusterMember, schema: pa.Schema, rows: pa.RecordBatch, seed: int) -> None:
         self._config = member.config
         self._link: Neighbour = member.config.inputs[0]
         self._schema = schema

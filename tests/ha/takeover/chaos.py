@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from kasen.ha.cluster import Member, members_of
+from kasen.ha.cluster import ClusterMember, members_of
 from kasen.ha.relay import Relay, Route
 from tests.ha.chains import OPERATORS, WITH_HISTORY, chain, make_chain
 from tests.ha.nodes import Nodes, through
@@ -55,7 +55,7 @@ class Chaos:
         members = members_of({"folder": "run", **given}, folder)
         self.nodes = Nodes(folder, {}, [through(self.relay, member, self._routes) for member in members])
 
-    def around(self, member: Member) -> list[Route]:
+    def around(self, member: ClusterMember) -> list[Route]:
         return [route for ends, route in self._routes.items() if member.config.listen in ends]
 
     # ------------------------------------------------------------ faults
@@ -98,7 +98,7 @@ class Chaos:
         if (leader := self._leader(node)) is not None:
             self.nodes.signal(leader, signal.SIGKILL)
 
-    def _leader(self, node: str) -> Member | None:
+    def _leader(self, node: str) -> ClusterMember | None:
         """The copy that leads, once one does; None if the node has finished."""
         due = time.monotonic() + 15
         while time.monotonic() < due:

@@ -14,7 +14,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from kasen.ha.cluster import Member, members_of
+from kasen.ha.cluster import ClusterMember, members_of
 from kasen.ha.config import PRIMARY, SECONDARY
 from kasen.ha.link.wire import Json
 from kasen.ha.relay import Relay, Route
@@ -62,7 +62,7 @@ class Nemesis:
     def round(self) -> None:
         """One to three faults, overlapping in time; then everything is put right again."""
         self.tally.rounds += 1
-        paused: list[tuple[float, Member]] = []
+        paused: list[tuple[float, ClusterMember]] = []
         for _ in range(self.random.randint(1, 3)):
             node = self.random.choice(self._twofold)
             member = self.random.choice(self.nodes.find(node))
@@ -87,14 +87,14 @@ class Nemesis:
     def _drawn(self, least: float, most: float) -> float:
         return self.random.uniform(least, most) * self._patience
 
-    def _kill(self, member: Member) -> None:
+    def _kill(self, member: ClusterMember) -> None:
         """Only if the other copy could lead without this one."""
         other = next(each for each in self.nodes.find(member.node) if each != member)
         if self.nodes.pid(member) is not None and self._could_lead(other):
             self.tally.kills += 1
             self.nodes.signal(member, signal.SIGKILL)
 
-    def _could_lead(self, member: Member) -> bool:
+    def _could_lead(self, member: ClusterMember) -> bool:
         """Whether upstream still holds each input from where this copy has it."""
         state = self._state(member)
         if state is None or state["role"] not in (PRIMARY, SECONDARY):
@@ -116,7 +116,7 @@ class Nemesis:
                 return False
         return True
 
-    def _break_links(self, member: Member, fault: str) -> None:
+    def _break_links(self, member: ClusterMember, fault: str) -> None:
         self.tally.broken_links += 1
         routes = [route for ends, route in self._routes.items() if member.config.listen in ends]
         routes = self.random.sample(routes, self.random.randint(1, len(routes)))
@@ -179,7 +179,7 @@ class Nemesis:
         roles = sorted(state["role"] for state in states if state is not None and not state["suspended"])
         return roles == [PRIMARY, SECONDARY]
 
-    def _state(self, member: Member) -> Json | None:
+    def _state(self, member: ClusterMember) -> Json | None:
         return self.nodes.status(member) if self.nodes.pid(member) is not None else None
 
     @property

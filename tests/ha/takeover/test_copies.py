@@ -14,9 +14,9 @@ import pytest
 from kasen.errors import DataError, KasenError
 from kasen.ha.config import PRIMARY, SECONDARY, STARTING, Neighbour, NodeConfig
 from kasen.ha.link.out_queue import OutQueue, times
-from kasen.ha.link.wire import BEGIN, Json, Piece, pack
+from kasen.ha.link.wire import BEGIN, Json, LinkPiece, pack
 from kasen.ha.node import Node
-from kasen.ha.node_state import Heard, Output
+from kasen.ha.node_state import Acknowledgement, OutputLink
 from kasen.ha.takeover.failover import Failover
 from kasen.ha.takeover.snapshots import Snapshot
 from kasen.ha.work.work import AppWork
@@ -64,7 +64,10 @@ class Copy:
         self.node = Node(config, self.work)
         schema = self.work.schemas["answers"]
         self.node.add_outputs(
-            [Output(link, OutQueue(schema), {copy: Heard() for copy in link.copies}) for link in TWICE]
+            [
+                OutputLink(link, OutQueue(schema), {copy: Acknowledgement() for copy in link.copies})
+                for link in TWICE
+            ]
         )
         self.senders = [FakeSender(link.node, copy, link.stream) for link in TWICE for copy in link.copies]
         self.failover = Failover(self.node, self.senders, lambda: None)  # type: ignore[arg-type]
@@ -311,7 +314,7 @@ def test_a_takeover_that_failed_leaves_nothing_behind(tmp_path: Path) -> None:
     node.begin_takeover()
     node.restore_snapshot()
     meta = {"g": 1, "to": 1}
-    node.receive(inbox, "127.0.0.1:3", meta, Piece(None, 10, 20))
+    node.receive(inbox, "127.0.0.1:3", meta, LinkPiece(None, 10, 20))
     assert inbox.received == 20
     node.give_up()
     node.take_snapshot_in(Snapshot({"readings": 30}, state, outputs))
@@ -327,7 +330,7 @@ def test_a_snapshot_that_comes_during_a_takeover_is_refused(tmp_path: Path) -> N
     node.take_snapshot_in(Snapshot({"readings": 10}, copy.work.snapshot(), queues()))
     node.begin_takeover()
     node.restore_snapshot()
-    node.receive(inbox, "127.0.0.1:3", {"g": 1, "to": 1}, Piece(None, 10, 30))
+    node.receive(inbox, "127.0.0.1:3", {"g": 1, "to": 1}, LinkPiece(None, 10, 30))
     late = Snapshot({"readings": 20}, copy.work.snapshot(), queues())
     with pytest.raises(DataError, match="does not follow"):
         node.take_snapshot_in(late)
@@ -350,7 +353,7 @@ def test_what_waits_is_worked_on_in_one_piece(tmp_path: Path) -> None:
     schema = pa.schema([("ts", pa.int64())])
     for start, count in ((0, 2), (10, 0), (20, 3), (30, 4)):
         batch = pa.record_batch([pa.array(range(start, start + count), pa.int64())], schema=schema)
-        inbox.take(Piece(batch if count else None, start, start + 10, start == 30))
+        inbox.take(LinkPiece(batch if count else None, start, start + 10, start == 30))
     first = inbox.next(5)
     assert first is not None
     assert (first.rows, first.start, first.upto, first.ended) == (5, 0, 30, False)
@@ -369,7 +372,7 @@ def fed(copy: Copy) -> Iterator[int]:
     copy.work.accept(UPSTREAM, batch.schema)
     for row, ts in enumerate(times(batch).tolist()):
         node._marked = 0.0  # marks are made by the clock, which does not matter here
-        piece = Piece(batch.slice(row, 1), inbox.received, ts + 1)
+        piece = LinkPiece(batch.slice(row, 1), inbox.received, ts + 1)
         node.receive(inbox, "127.0.0.1:3", {"g": 1, "to": 1}, piece)
         node._work_once()
         yield ts + 1

@@ -12,7 +12,7 @@ from typing import Any
 from typer.testing import CliRunner
 
 from kasen.cli import app
-from kasen.ha.cluster import Member, members_of, to_toml, write_node_file
+from kasen.ha.cluster import ClusterMember, members_of, to_toml, write_node_file
 from kasen.ha.link.wire import BEGIN
 from kasen.ha.relay import Relay, Route
 from tests.ha.chains import chain, expected, make_chain, written
@@ -35,7 +35,7 @@ def roles(nodes: Nodes, node: str) -> list[tuple[str, int]]:
 
 def relayed(
     folder: Path, relay: Relay, routes: dict[tuple[str, str], Route], **defaults: Any
-) -> list[Member]:
+) -> list[ClusterMember]:
     """The copies of a chain that reach each other through a relay only."""
     members = members_of({"folder": "run", **chain(**defaults)}, folder)
     return [through(relay, member, routes) for member in members]

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from kasen.ha.config import Neighbour
-from kasen.ha.link.wire import BEGIN, Piece
+from kasen.ha.link.wire import BEGIN, LinkPiece
 from kasen.ha.work import sink
 from kasen.ha.work.sink import SinkWork
 
@@ -23,9 +23,9 @@ def opened(folder: Path) -> SinkWork:
     return work
 
 
-def piece(ts: int) -> Piece:
+def piece(ts: int) -> LinkPiece:
     batch = pa.record_batch([pa.array([ts], pa.int64())] * 5, schema=SCHEMA)
-    return Piece(batch, ts, ts + 1)
+    return LinkPiece(batch, ts, ts + 1)
 
 
 def test_a_journal_is_shortened_and_still_tells_where_to_go_on(

@@ -8,7 +8,7 @@ from kasen.cql.bind.app import bind_text
 from kasen.cql.bind.change import LiveCatalog
 from kasen.cql.bound import Register
 from kasen.errors import QueryError
-from kasen.plan.keep.kept_windows import Kept, Text, keep
+from kasen.plan.keep.kept_windows import KeptWindows, QueryInCatalog, keep
 from kasen.plan.physical import plan_app, plan_query
 
 STREAMS = """
@@ -21,7 +21,7 @@ def app_of(old: str, new: str) -> str:
     return f"{STREAMS} REGISTER QUERY q AS {old}; AT 5 REPLACE QUERY q AS {new};"
 
 
-def kept(old: str, new: str) -> Kept:
+def kept(old: str, new: str) -> KeptWindows:
     app = bind_text(app_of(old, new))
     before = LiveCatalog.of(app)
     (change,) = app.changes
@@ -29,7 +29,9 @@ def kept(old: str, new: str) -> Kept:
     (action,) = change.actions
     assert isinstance(action, Register)
     plans = plan_query(app.queries[0], before), plan_query(action.query, after)
-    return keep(Text(app.queries[0], before), plans[0], Text(action.query, after), plans[1])
+    return keep(
+        QueryInCatalog(app.queries[0], before), plans[0], QueryInCatalog(action.query, after), plans[1]
+    )
 
 
 def ways(old: str, new: str) -> list[str]:

@@ -14,7 +14,7 @@ from kasen.cql.bind.app import bind_text
 from kasen.demo import cut
 from kasen.plan.explain.native import explain_native
 from kasen.plan.logical import Filter, WindowNode
-from kasen.plan.native.lower import Native, lower
+from kasen.plan.native.lower import NativePlan, lower
 from kasen.plan.physical import plan_app
 from kasen.runtime.local import LocalRun, Options
 from kasen.spark.pipeline import SparkRun, reduces_panes
@@ -27,13 +27,13 @@ STREAM = """
 OTHER = "REGISTER STREAM r (k INTEGER, w BIGINT) TIMESTAMP BY ts FROM 'csv' OPTIONS (path 'r.csv');"
 
 
-def native(*queries: str, before: str = "") -> Native:
+def native(*queries: str, before: str = "") -> NativePlan:
     text = STREAM.format(slack="", form="csv") + before
     text += "".join(f"REGISTER QUERY q{number} AS {query};" for number, query in enumerate(queries))
     return lower(plan_app(bind_text(text, Path())))
 
 
-def crossing(found: Native, name: str = "s") -> list[str]:
+def crossing(found: NativePlan, name: str = "s") -> list[str]:
     """The columns of a stream that cross, as SQL."""
     return [column for column in found.scans[name].columns if column is not None]
 

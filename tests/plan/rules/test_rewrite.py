@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from kasen.plan.logical import Node, SemiJoin, Streamify, Touches, walk
+from kasen.plan.logical import Node, SemiJoin, Streamify, WindowActivity, walk
 from kasen.plan.rules.fuse_windows import fuse_windows
 from kasen.plan.rules.join_keys import join_keys
 from kasen.plan.rules.prune_columns import prune_columns
@@ -185,7 +185,7 @@ def test_filters_leave_the_instants_at_which_rstream_fires_alone() -> None:
     node = push_filters(plan_of("RSTREAM(SELECT a FROM s [RANGE 5] WHERE b > 1)"))
     assert isinstance(node, Streamify)
     (leaf,) = node.leaves
-    assert isinstance(leaf, Touches)
+    assert isinstance(leaf, WindowActivity)
     assert outline(leaf.child) == "Scan s"
 
 

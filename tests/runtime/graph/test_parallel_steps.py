@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 
 from kasen.cql.bind.app import bind_text
-from kasen.engine import parallel as two_cores
-from kasen.engine.aggregate.sliding.sharable import Member
-from kasen.engine.batch import Batch, Bound, ones, zeros
-from kasen.engine.select.network import Tap
+from kasen.engine import parallel
+from kasen.engine.aggregate.sliding.sharable import SharableSlidingAggregate
+from kasen.engine.batch import Batch, Frontier, ones, zeros
+from kasen.engine.select.network import NetworkFilter
 from kasen.engine.sets.union import Union
 from kasen.plan.physical import Plan, plan_app
 from kasen.runtime.graph.graph import Graph
-from kasen.runtime.graph.parallel_steps import SideBySide, Strand, keeps_to_itself
+from kasen.runtime.graph.parallel_steps import ParallelStepRunner, StepSequence, keeps_to_itself
 from kasen.runtime.local import LocalRun, Options
 from tests.engines import Collected
 
@@ -58,12 +58,12 @@ def graph_of(plan: Plan, folder: Path) -> Graph:
     return LocalRun(plan, Options(folder)).pipeline._graph
 
 
-def rounds(graph: Graph) -> list[tuple[list[int], list[Strand]]]:
+def rounds(graph: Graph) -> list[tuple[list[int], list[StepSequence]]]:
     """The rounds of a run in which every step has something to do: steps one by one, and strands."""
     stages = {step: stage for step, stage in graph._stages.items() if stage is not None}
     one_by_one: list[int] = []
     out = [Batch(ones(1), zeros(1), ones(1), np.zeros((4, 1), np.int64))] * (max(graph.steps) + 1)
-    run = SideBySide(
+    run = ParallelStepRunner(
         stages, graph._readers, graph.outputs.values(), out, lambda step, _: one_by_one.append(step)
     )
     todo, found = list(stages), []
@@ -103,7 +103,7 @@ def test_each_step_is_in_one_place_behind_all_that_it_reads(text: str, tmp_path:
 def test_queries_behind_conditions_of_their_own_are_strands_of_their_own(tmp_path: Path) -> None:
     graph = graph_of(planned(SLIDES, tmp_path), tmp_path)
     ((one_by_one, strands),) = rounds(graph)
-    assert [type(graph.operator(step)) for step in one_by_one] == [Tap] * 10
+    assert [type(graph.operator(step)) for step in one_by_one] == [NetworkFilter] * 10
     assert len(strands) == 10
 
 
@@ -119,7 +119,7 @@ def test_queries_over_one_window_are_strands_of_their_own(tmp_path: Path) -> Non
 def test_aggregates_that_share_windows_are_one_strand(tmp_path: Path) -> None:
     graph = graph_of(planned(SHARED, tmp_path), tmp_path)
     *_, (_, strands) = rounds(graph)
-    members = [step for step in graph.steps if isinstance(graph.operators[step], Member)]
+    members = [step for step in graph.steps if isinstance(graph.operators[step], SharableSlidingAggregate)]
     assert len(members) == 3
     assert len([one for one in strands if set(members) & set(one.steps)]) == 1
 
@@ -162,9 +162,9 @@ def test_answers_are_the_same_whichever_core_is_ahead(
 ) -> None:
     expected = answers(SLIDES + SHARED + MIXED, tmp_path)
     seen = [threading.Event(), threading.Event()]
-    process = Member.process
+    process = SharableSlidingAggregate.process
 
-    def hold(member: Member, inputs: Sequence[Batch], upto: Bound) -> Batch:
+    def hold(member: SharableSlidingAggregate, inputs: Sequence[Batch], upto: Frontier) -> Batch:
         is_second = threading.current_thread().name == "kasen-second-core"
         seen[is_second].set()
         assert seen[not is_second].wait(5), "the other core has nothing to do"
@@ -172,10 +172,10 @@ def test_answers_are_the_same_whichever_core_is_ahead(
             time.sleep(0.005)
         return process(member, inputs, upto)
 
-    monkeypatch.setattr(Member, "process", hold)
-    monkeypatch.setattr(two_cores, "_WORTH", 1)
+    monkeypatch.setattr(SharableSlidingAggregate, "process", hold)
+    monkeypatch.setattr(parallel, "_WORTH", 1)
     monkeypatch.setattr("kasen.runtime.graph.graph.ROWS_A_STEP", 0)
-    monkeypatch.setattr(two_cores, "_allowed", True)
+    monkeypatch.setattr(parallel, "_allowed", True)
     assert answers(SLIDES + SHARED + MIXED, tmp_path) == expected
 
 
@@ -183,16 +183,16 @@ def test_what_fails_on_the_second_core_is_raised(tmp_path: Path, monkeypatch: py
     class Broken(Exception):
         pass
 
-    def fail(member: Member, inputs: Sequence[Batch], upto: Bound) -> Batch:
+    def fail(member: SharableSlidingAggregate, inputs: Sequence[Batch], upto: Frontier) -> Batch:
         if threading.current_thread().name == "kasen-second-core":
             raise Broken
         time.sleep(0.02)
         return inputs[0]
 
     plan = planned(SLIDES, tmp_path)
-    monkeypatch.setattr(Member, "process", fail)
-    monkeypatch.setattr(two_cores, "_WORTH", 1)
+    monkeypatch.setattr(SharableSlidingAggregate, "process", fail)
+    monkeypatch.setattr(parallel, "_WORTH", 1)
     monkeypatch.setattr("kasen.runtime.graph.graph.ROWS_A_STEP", 0)
-    monkeypatch.setattr(two_cores, "_allowed", True)
+    monkeypatch.setattr(parallel, "_allowed", True)
     with pytest.raises(Broken):
         LocalRun(plan, Options(tmp_path, batch=1 << 16)).run()

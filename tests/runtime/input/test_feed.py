@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kasen.engine import parallel as two_cores
+from kasen.engine import parallel
 from kasen.engine.batch import TICK_BITS, are_zeros
-from kasen.runtime.input.feed import Feed, Rows, number_tuples
+from kasen.runtime.input.feed import Feed, InputRows, number_tuples
 
 
 @pytest.mark.parametrize("cores", [1, 2])
@@ -15,7 +15,7 @@ from kasen.runtime.input.feed import Feed, Rows, number_tuples
 def test_tuples_of_one_time_are_numbered_in_declaration_order(
     streams: int, cores: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(two_cores, "worth", lambda _: cores == 2)
+    monkeypatch.setattr(parallel, "worth", lambda _: cores == 2)
     for seed in range(100):
         random = np.random.default_rng([seed, streams])
         times = [np.sort(random.integers(0, 40, random.integers(0, 12))) for _ in range(streams)]
@@ -40,7 +40,7 @@ def test_rows_that_come_one_by_one_wait_in_few_pieces(slack: int) -> None:
     for i, ts in enumerate(times):
         column = np.array([i], np.int64)
         feed.add(
-            Rows(np.array([ts], np.int64), np.ones(1, np.int64), [column, np.zeros(1, np.int64)], column)
+            InputRows(np.array([ts], np.int64), np.ones(1, np.int64), [column, np.zeros(1, np.int64)], column)
         )
     assert len(feed._held) < 80
     assert feed.waiting == len(times)

@@ -10,7 +10,7 @@ import pytest
 from kasen.connect.layout import Layout
 from kasen.connect.memory.source import chunk_of
 from kasen.errors import DataError
-from kasen.runtime.input.feed import Rows
+from kasen.runtime.input.feed import InputRows
 from kasen.runtime.input.pressure import Gate, Punctuation, Pushed, ShedLog, chosen, read_log
 from kasen.types import BIGINT, Field, OnPressure, Pressure, Schema
 
@@ -23,7 +23,7 @@ def pushed(first: int, count: int, stream: str = "s") -> Pushed:
     positions = np.arange(first, first + count, dtype=np.int64)
     chunk = chunk_of(LAYOUT, {"ts": positions.tolist()}, first)
     data = np.stack([positions, np.zeros_like(positions)])
-    return Pushed(stream, Rows(positions, np.ones_like(positions), data, positions), [], chunk, first)
+    return Pushed(stream, InputRows(positions, np.ones_like(positions), data, positions), [], chunk, first)
 
 
 def drained(gate: Gate, most: int = 1000) -> list[int]:

@@ -11,8 +11,8 @@ import pytest
 from kasen.cql.bind.app import bind_text
 from kasen.engine.batch import Batch
 from kasen.plan.physical import plan_app
-from kasen.runtime.input.feed import Rows
-from kasen.runtime.pipeline import Pipeline
+from kasen.runtime.input.feed import InputRows
+from kasen.runtime.pipeline import RunningPipeline
 
 APP = "REGISTER STREAM s (k BIGINT, v BIGINT, ts BIGINT) TIMESTAMP BY ts FROM 'memory';"
 EACH, SLIDE = 5, 4
@@ -50,7 +50,7 @@ def any_query(random: Random) -> Counting:
 def soak(operations: int, seed: int) -> None:
     random = Random(seed)
     plan = plan_app(bind_text(APP))
-    pipeline = Pipeline(plan)
+    pipeline = RunningPipeline(plan)
     history: list[tuple[int, int, int]] = []
     live: dict[str, tuple[int, Counting]] = {}
     held: dict[str, int] = {}
@@ -77,7 +77,7 @@ def soak(operations: int, seed: int) -> None:
             del live[name], held[name]
         if random.random() < 0.02:  # the machine goes down
             state = pipeline.snapshot()
-            pipeline = Pipeline(plan)
+            pipeline = RunningPipeline(plan)
             pipeline.restore(state)
         rows = [(now + i // 2, random.randrange(4), random.randrange(100)) for i in range(EACH)]
         now = rows[-1][0] + 1
@@ -95,10 +95,10 @@ def soak(operations: int, seed: int) -> None:
     assert max(sizes[-third:]) < 2 * max(sizes[third : 2 * third])
 
 
-def _push(pipeline: Pipeline, rows: list[tuple[int, int, int]], upto: int) -> dict[str, Batch]:
+def _push(pipeline: RunningPipeline, rows: list[tuple[int, int, int]], upto: int) -> dict[str, Batch]:
     ts, k, v = (np.array(column, np.int64) for column in zip(*rows, strict=True))
     zeros = np.zeros(len(rows), np.int64)
-    pipeline.add("s", Rows(ts, zeros + 1, np.stack([k, v, ts, zeros]), np.arange(len(rows))))
+    pipeline.add("s", InputRows(ts, zeros + 1, np.stack([k, v, ts, zeros]), np.arange(len(rows))))
     pipeline.advance("s", upto)
     found: dict[str, Batch] = {}
     for answer in pipeline.answers():

@@ -11,7 +11,7 @@ from kasen.cql.bind.app import bind_text
 from kasen.errors import QueryError, ResourceError
 from kasen.plan.keep.pinned import expression_of, expression_to_json
 from kasen.plan.physical import plan_app
-from kasen.runtime.input.feed import Rows
+from kasen.runtime.input.feed import InputRows
 from kasen.runtime.live.remote import Held
 from kasen.types import BIGINT
 from tests.sharded import ShardedPipeline
@@ -38,12 +38,12 @@ class Feeding:
         ts = np.arange(self.time, self.time + count, dtype=np.int64)
         self.time += count
         data = np.stack([ts % 3, ts, ts, np.zeros(count, np.int64)])
-        self.pipeline.add("s", Rows(ts, np.ones(count, np.int64), data, ts))
+        self.pipeline.add("s", InputRows(ts, np.ones(count, np.int64), data, ts))
         told: dict[str, int] = {}
         for answer in self.pipeline.answers():
             for name, batch in answer.changes.items():
                 told[name] = told.get(name, 0) + len(batch)
-                words = np.vstack([batch.ts, batch.sub, batch.diff, batch.data])
+                words = np.vstack([batch.ts, batch.seq_tick, batch.diff, batch.data])
                 self.rows.setdefault(name, []).extend(words.T.tolist())
         return told
 

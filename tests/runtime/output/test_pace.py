@@ -10,11 +10,11 @@ import pytest
 from kasen.cql.bind.app import bind_text
 from kasen.engine.batch import I64
 from kasen.plan.physical import plan_app
-from kasen.runtime.input.feed import Rows
+from kasen.runtime.input.feed import InputRows
 from kasen.runtime.output import answers as in_pieces
-from kasen.runtime.output.answers import InPieces
+from kasen.runtime.output.answers import PiecewiseRun
 from kasen.runtime.output.pace import MOST_BYTES, Pace
-from kasen.runtime.pipeline import Answer, Pipeline
+from kasen.runtime.pipeline import Answer, RunningPipeline
 
 APP = """
     REGISTER STREAM s (ts BIGINT, k BIGINT) TIMESTAMP BY ts FROM 'memory';
@@ -25,17 +25,17 @@ APP = """
 """
 
 
-def fed(times: I64, limit: int = MOST_BYTES) -> Pipeline:
-    pipeline = Pipeline(plan_app(bind_text(APP)))
+def fed(times: I64, limit: int = MOST_BYTES) -> RunningPipeline:
+    pipeline = RunningPipeline(plan_app(bind_text(APP)))
     pipeline.pace = Pace(limit)
     feed(pipeline, times)
     return pipeline
 
 
-def feed(pipeline: Pipeline, times: I64) -> None:
+def feed(pipeline: RunningPipeline, times: I64) -> None:
     count = len(times)
     data = np.stack([times, times * 37 % 100, np.zeros(count, np.int64)])
-    pipeline.add("s", Rows(times, np.ones(count, np.int64), data, range(count)))
+    pipeline.add("s", InputRows(times, np.ones(count, np.int64), data, range(count)))
     pipeline.advance("s", int(times[-1]) + 1)
 
 
@@ -93,19 +93,19 @@ def test_an_epoch_that_is_done_again_is_cut_as_before(monkeypatch: pytest.Monkey
     monkeypatch.setattr(in_pieces, "_PIECE", 2000)
     monkeypatch.setattr(in_pieces, "_LITTLE", 1 << 18)
     pipeline = fed(np.arange(3000))
-    driver = InPieces(pipeline)
+    driver = PiecewiseRun(pipeline)
     list(driver.answers())
     state = pipeline.snapshot()
     feed(pipeline, np.arange(3000, 20_000))
     first = [(answer.rows, answer.size) for answer in driver.answers()]
-    again = Pipeline(plan_app(bind_text(APP)))
+    again = RunningPipeline(plan_app(bind_text(APP)))
     again.restore(state)
     feed(again, np.arange(3000, 20_000))
     assert len(first) > 2
-    assert [(answer.rows, answer.size) for answer in InPieces(again).answers()] == first
+    assert [(answer.rows, answer.size) for answer in PiecewiseRun(again).answers()] == first
 
 
 def test_pieces_that_are_joined_name_every_query_that_says_something(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(in_pieces, "_PIECE", 1000)
-    (answer,) = InPieces(fed(np.arange(3000))).answers()
+    (answer,) = PiecewiseRun(fed(np.arange(3000))).answers()
     assert set(answer.queries) == set(answer.changes) == {"all_", "half", "counted", "early"}

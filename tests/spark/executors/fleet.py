@@ -23,9 +23,9 @@ from kasen.plan.native.lower import lower
 from kasen.plan.physical import Input, Plan, plan_app
 from kasen.plan.shard.fragments import plan_shards
 from kasen.runtime.output.outputs import Outputs
-from kasen.runtime.pipeline import Pipeline
+from kasen.runtime.pipeline import RunningPipeline
 from kasen.spark.executors.fragment import KEYS
-from kasen.spark.executors.placement import InExecutors, Remote
+from kasen.spark.executors.placement import InExecutors, RemotePipeline
 from kasen.spark.placement import InDriver
 from kasen.spark.scan import frames
 from kasen.spark.scan.file_names import FileNames
@@ -54,13 +54,13 @@ class Member:
         self.store = Store(Files(str(folder / "state")), self._plan.fingerprint, "a test")
         assert self.store.load() is None
         native = lower(self._plan) if shards is None else lower(plan_shards(app, joins), partials=False)
-        self.pipeline = Pipeline(native.plan) if shards is None else Remote(native.plan)
+        self.pipeline = RunningPipeline(native.plan) if shards is None else RemotePipeline(native.plan)
         self.outputs = self._outputs()
         self._part = 0
         # Parts are files of the same names.
         files = FileNames(app.inputs, folder)
         self.placement: InDriver | InExecutors
-        if isinstance(self.pipeline, Pipeline):
+        if isinstance(self.pipeline, RunningPipeline):
             self.placement = InDriver(
                 native, self.pipeline, self.outputs, self.store, None, self._texts, files, frozenset()
             )

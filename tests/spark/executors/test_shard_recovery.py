@@ -41,7 +41,7 @@ def check(app: App, folder: Path, seed: int, batch: int) -> set[str]:
         return made[-1]
 
     with (
-        patch("kasen.runtime.local.Pipeline", durable),
+        patch("kasen.runtime.local.RunningPipeline", durable),
         patch.object(epochs, "LEAST", 3000),
     ):
         found = local(batch)(app, folder)

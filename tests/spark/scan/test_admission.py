@@ -13,8 +13,8 @@ from kasen.errors import ResourceError
 from kasen.plan.physical import plan_app
 from kasen.runtime.local import LocalRun, Options
 from kasen.spark.pipeline import SparkRun
-from kasen.spark.place import Place
-from kasen.spark.scan.admission import Admission
+from kasen.spark.place import OperatorPlace
+from kasen.spark.scan.admission import StreamThrottle
 
 APP = """
 REGISTER STREAM fast (k BIGINT, ts BIGINT) TIMESTAMP BY ts FROM 'csv'
@@ -27,13 +27,13 @@ TUPLE = 8 * 5
 
 
 def test_what_waits_below_half_the_limit_may_wait(tmp_path: Path) -> None:
-    admission = Admission(bind_text(APP, tmp_path), most=TUPLE * 2000)
+    admission = StreamThrottle(bind_text(APP, tmp_path), most=TUPLE * 2000)
     assert not admission.check({"fast": 1000, "slow": 0})
 
 
 def test_beyond_that_the_stream_ahead_is_slowed_once(tmp_path: Path) -> None:
     app = bind_text(APP, tmp_path)
-    admission = Admission(app, most=TUPLE * 2000)
+    admission = StreamThrottle(app, most=TUPLE * 2000)
     assert admission.check({"fast": 1001, "slow": 0})
     assert not admission.check({"fast": 1002, "slow": 0})
     fast, slow = app.inputs
@@ -42,7 +42,7 @@ def test_beyond_that_the_stream_ahead_is_slowed_once(tmp_path: Path) -> None:
 
 
 def test_a_stream_that_is_too_far_ahead_is_named(tmp_path: Path) -> None:
-    admission = Admission(bind_text(APP, tmp_path), most=TUPLE * 1000)
+    admission = StreamThrottle(bind_text(APP, tmp_path), most=TUPLE * 1000)
     with pytest.raises(ResourceError, match="1,001 tuples of fast wait for slow") as caught:
         admission.check({"fast": 1001, "slow": 0})
     assert "read less of fast at once" in str(caught.value)
@@ -58,8 +58,10 @@ def write(folder: Path, name: str, files: int, rows: int) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("place", [Place.driver, pytest.param(Place.executors, marks=pytest.mark.soak)])
-def test_a_stream_ahead_is_slowed_and_the_answers_are_the_same(place: Place, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "place", [OperatorPlace.driver, pytest.param(OperatorPlace.executors, marks=pytest.mark.soak)]
+)
+def test_a_stream_ahead_is_slowed_and_the_answers_are_the_same(place: OperatorPlace, tmp_path: Path) -> None:
     """An epoch brings 900 more to wait, so unslowed there would be 4,500 in the fifth."""
     write(tmp_path, "fast", files=72, rows=100)
     write(tmp_path, "slow", files=72, rows=100)

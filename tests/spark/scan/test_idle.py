@@ -11,13 +11,13 @@ import pytest
 from kasen.cli import load
 from kasen.plan.physical import plan_app
 from kasen.spark.pipeline import SparkRun
-from kasen.spark.place import Place
+from kasen.spark.place import OperatorPlace
 
 pytestmark = pytest.mark.spark
 
 
-@pytest.mark.parametrize("place", Place)
-def test_a_stream_that_is_silent_runs_no_job(place: Place, tmp_path: Path) -> None:
+@pytest.mark.parametrize("place", OperatorPlace)
+def test_a_stream_that_is_silent_runs_no_job(place: OperatorPlace, tmp_path: Path) -> None:
     (tmp_path / "s").mkdir()
     (tmp_path / "s" / "0.csv").write_text("ts,k\n1,1\n2,2\n")
     (tmp_path / "app.cql").write_text("""
@@ -30,7 +30,7 @@ def test_a_stream_that_is_silent_runs_no_job(place: Place, tmp_path: Path) -> No
         tmp_path,
         on_answer=lambda _: epochs.set(),
         place=place,
-        shards=2 if place is Place.executors else None,
+        shards=2 if place is OperatorPlace.executors else None,
         follow=True,
     )
     thread = threading.Thread(target=run.run)

@@ -15,7 +15,7 @@ from kasen.errors import DataError
 from kasen.plan.physical import plan_app
 from kasen.runtime.local import LocalRun, Options
 from kasen.spark.pipeline import SparkRun
-from kasen.spark.place import Place
+from kasen.spark.place import OperatorPlace
 
 pytestmark = pytest.mark.spark
 
@@ -45,14 +45,14 @@ def local(text: str, folder: Path) -> Answers:
     return outputs(folder / "local")
 
 
-def on_spark(text: str, folder: Path, place: Place = Place.driver) -> Answers:
+def on_spark(text: str, folder: Path, place: OperatorPlace = OperatorPlace.driver) -> Answers:
     SparkRun(plan_app(bind_text(text, folder)), folder, folder / place.value, place=place).run()
     return outputs(folder / place.value)
 
 
 def agree(text: str, folder: Path) -> Answers:
     right = local(text, folder)
-    for place in Place:
+    for place in OperatorPlace:
         assert on_spark(text, folder, place) == right, place
     return right
 

@@ -13,7 +13,7 @@ from kasen.cli import load
 from kasen.errors import KasenError
 from kasen.plan.physical import Input, plan_app
 from kasen.spark.pipeline import SparkRun
-from kasen.spark.place import Place
+from kasen.spark.place import OperatorPlace
 from kasen.spark.scan.timing import Timing
 from kasen.spark.state.state_files import Files
 
@@ -78,15 +78,15 @@ def test_a_stream_is_silent_when_it_was_not_heard_for_so_long(tmp_path: Path) ->
     assert list(timing.silent()) == []
 
 
-def run(folder: Path, text: str, place: Place, **more: Any) -> SparkRun:
-    shards = 2 if place is Place.executors else None
+def run(folder: Path, text: str, place: OperatorPlace, **more: Any) -> SparkRun:
+    shards = 2 if place is OperatorPlace.executors else None
     plan = plan_app(load(app(folder, text)))
     return SparkRun(plan, folder, place=place, shards=shards, files_per_epoch=1, **more)
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("place", Place)
-def test_rows_without_a_time_arrive_when_their_epoch_begins(place: Place, tmp_path: Path) -> None:
+@pytest.mark.parametrize("place", OperatorPlace)
+def test_rows_without_a_time_arrive_when_their_epoch_begins(place: OperatorPlace, tmp_path: Path) -> None:
     for number in range(3):
         write(tmp_path / "s" / f"{number}.csv", "k\n1\n2\n1\n", 10 - number)
     before = time.time_ns() // 1000
@@ -111,8 +111,10 @@ def test_rows_without_a_time_arrive_when_their_epoch_begins(place: Place, tmp_pa
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("place", Place)
-def test_an_arrival_stream_that_breaks_off_goes_on_with_the_same_stamp(place: Place, tmp_path: Path) -> None:
+@pytest.mark.parametrize("place", OperatorPlace)
+def test_an_arrival_stream_that_breaks_off_goes_on_with_the_same_stamp(
+    place: OperatorPlace, tmp_path: Path
+) -> None:
     for number in range(3):
         write(tmp_path / "s" / f"{number}.csv", "k\n1\n2\n1\n", 10 - number)
     made = run(tmp_path, APP, place, out=tmp_path / "out", checkpoint=tmp_path / "ck")
@@ -137,8 +139,8 @@ def test_an_arrival_stream_that_breaks_off_goes_on_with_the_same_stamp(place: Pl
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("place", Place)
-def test_nobody_waits_for_an_idle_stream(place: Place, tmp_path: Path) -> None:
+@pytest.mark.parametrize("place", OperatorPlace)
+def test_nobody_waits_for_an_idle_stream(place: OperatorPlace, tmp_path: Path) -> None:
     write(tmp_path / "r" / "0.csv", "ts,k\n1,7\n", 10)
     for number in range(3):
         write(tmp_path / "s" / f"{number}.csv", f"ts,k\n{number * 10},{number}\n", 10 - number)

@@ -16,11 +16,11 @@ from pyspark import cloudpickle
 from kasen.plan.physical import Plan
 from kasen.runtime.durable.arrays import pack_arrays
 from kasen.runtime.live.remote import RemoteQueries
-from kasen.runtime.output.answers import Gathered
+from kasen.runtime.output.answers import AnswerCollector
 from kasen.runtime.pipeline import Answer
 from kasen.runtime.shard.clock import Orders
 from kasen.spark.executors import fragment
-from kasen.spark.executors.fragment import BY_FILE, DONE, REPORT, Job
+from kasen.spark.executors.fragment import BY_FILE, DONE, REPORT, FragmentJob
 from kasen.spark.state.ledger import Ledger
 from kasen.spark.state.state_files import Files
 from tests.sharded import ShardedPipeline
@@ -53,7 +53,7 @@ class DurablePipeline(ShardedPipeline):
             self._ledger.write_orders(epoch, packed)
             self._received = {key: dict(value) for key, value in waiting.items()}
             known = {one.answer(q.name): q for one, *_ in self.remote.generations for q in one.queries}
-            gathered = Gathered(known, self.dictionary)
+            gathered = AnswerCollector(known, self.dictionary)
             if self._attempt(epoch, packed, gathered):
                 break
         # What a committed epoch leads to survives in the record alone.
@@ -69,10 +69,10 @@ class DurablePipeline(ShardedPipeline):
         self._announce()
         return answers
 
-    def _attempt(self, epoch: int, orders: bytes, gathered: Gathered) -> bool:
+    def _attempt(self, epoch: int, orders: bytes, gathered: AnswerCollector) -> bool:
         """Runs all fragments; False if it is abandoned on the way."""
         ledger = self._ledger
-        job = Job(
+        job = FragmentJob(
             ledger.pipeline,
             epoch,
             ledger.attempt,
@@ -119,7 +119,7 @@ class DurablePipeline(ShardedPipeline):
         if self._random.random() < 0.1:
             shutil.rmtree(fragment.host_folder(self._ledger.pipeline), ignore_errors=True)
 
-    def _work(self, job: Job, level: int, shard: int) -> list[tuple[int, int, str, bytes]]:
+    def _work(self, job: FragmentJob, level: int, shard: int) -> list[tuple[int, int, str, bytes]]:
         received = self._received.pop((level, shard), {})
         rows = [(shard, level, name, packed) for name, parts in received.items() for packed in parts]
         batches = [fragment.shipped([(shard, level, "", b""), *rows])]

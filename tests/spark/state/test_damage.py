@@ -18,7 +18,7 @@ from kasen.plan.physical import plan_app
 from kasen.runtime.durable.checksum import seal, unseal
 from kasen.runtime.local import LocalRun, Options
 from kasen.spark.pipeline import SparkRun
-from kasen.spark.place import Place
+from kasen.spark.place import OperatorPlace
 from tests.runtime.durable.damage import Prepared, trials
 from tests.runtime.test_local import files
 
@@ -55,14 +55,14 @@ def write_app(folder: Path) -> Path:
     return folder / "app.cql"
 
 
-def prepare(folder: Path, place: Place) -> Prepared:
+def prepare(folder: Path, place: OperatorPlace) -> Prepared:
     """Runs the first files of a stream, epoch by epoch; the others come before the run is resumed."""
     app = write_app(folder)
     LocalRun(plan_app(load(app)), Options(folder, folder / "right")).run()
     later = [(each, each.rename(folder / each.name)) for each in sorted((folder / "s").iterdir())[FIRST:]]
 
     def resume() -> dict[str, bytes]:
-        shards = 2 if place is Place.executors else None
+        shards = 2 if place is OperatorPlace.executors else None
         checkpoint = folder / "checkpoint"
         run = SparkRun(
             plan_app(load(app)),
@@ -118,7 +118,7 @@ def forget_warm_shards(prepared: Prepared) -> None:
     first.write_bytes(seal(re.sub(rb'("pipeline": ")\w+', rb"\g<1>" + name, content)))
 
 
-@pytest.fixture(scope="module", params=list(Place))
+@pytest.fixture(scope="module", params=list(OperatorPlace))
 def prepared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Prepared:
     return prepare(tmp_path_factory.mktemp("damage"), request.param)
 

@@ -12,7 +12,7 @@ import pytest
 from kasen.errors import DataError
 from kasen.runtime.durable.arrays import pack_arrays, unpack_arrays
 from kasen.runtime.durable.checksum import DamagedFile, checksum, seal
-from kasen.spark.state.epochs import LEAST, TIMES, Journal, Store
+from kasen.spark.state.epochs import LEAST, TIMES, StateJournal, Store
 from kasen.spark.state.ledger import Ledger
 from kasen.spark.state.state_files import Files
 
@@ -286,7 +286,7 @@ def test_a_path_may_be_an_address_of_a_file_system(tmp_path: Path) -> None:
 
 
 def test_segments_call_for_a_snapshot_when_they_far_outweigh_it() -> None:
-    journal = Journal()
+    journal = StateJournal()
     journal.add(0, ("s0", LEAST // 2), None)
     assert not journal.snapshot_due(LEAST // 4, lambda: b"small")
     assert journal.snapshot_due(LEAST, lambda: b"small") == b"small"
@@ -298,7 +298,7 @@ def test_segments_call_for_a_snapshot_when_they_far_outweigh_it() -> None:
 
 def test_a_state_that_grows_with_its_segments_is_weighed_now_and_then_and_not_written() -> None:
     """As that of a window that fills."""
-    journal, packed = Journal(), list[int]()
+    journal, packed = StateJournal(), list[int]()
     segment = LEAST // 8
 
     def pack(size: int) -> bytes:
@@ -321,7 +321,7 @@ def test_bytes_written_are_in_proportion_to_the_input_whatever_the_state() -> No
     """A state of any size, with segments of equal size: snapshots never cost more than the segments did."""
     segment = LEAST // 8
     for size in (10 * LEAST, 100 * LEAST):
-        journal, written = Journal(), 0
+        journal, written = StateJournal(), 0
         epochs = 4 * TIMES * size // segment
         for epoch in range(epochs):
             snapshot = ("x", size) if journal.snapshot_due(segment, partial(bytes, size)) else None

@@ -14,7 +14,7 @@ from kasen.cli import load
 from kasen.errors import DataError
 from kasen.plan.physical import plan_app
 from kasen.spark.pipeline import SparkRun
-from kasen.spark.place import Place
+from kasen.spark.place import OperatorPlace
 from kasen.spark.session import session
 from kasen.spark.state.state_files import SAME_PLACE, DriverFiles, Files
 from tests.spark import chaos
@@ -44,11 +44,13 @@ def place(running: Hdfs, tmp_path: Path) -> Iterator[str]:
 
 
 #: The same on executors takes as long once more.
-ON_EXECUTORS = pytest.param(Place.executors, marks=pytest.mark.soak)
+ON_EXECUTORS = pytest.param(OperatorPlace.executors, marks=pytest.mark.soak)
 
 
-@pytest.mark.parametrize("where", [Place.driver, ON_EXECUTORS])
-def test_a_stopped_run_goes_on_from_a_checkpoint_on_hdfs(where: Place, place: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("where", [OperatorPlace.driver, ON_EXECUTORS])
+def test_a_stopped_run_goes_on_from_a_checkpoint_on_hdfs(
+    where: OperatorPlace, place: str, tmp_path: Path
+) -> None:
     app = chaos.write_app(tmp_path, files=3)
     right = chaos.expected(app, tmp_path / "right")
     epochs: list[int] = []
@@ -60,7 +62,7 @@ def test_a_stopped_run_goes_on_from_a_checkpoint_on_hdfs(where: Place, place: st
             checkpoint=place,
             files_per_epoch=1,
             place=where,
-            shards=2 if where is Place.executors else None,
+            shards=2 if where is OperatorPlace.executors else None,
         )
         epochs.append(run._last_epoch)
         if len(epochs) == 1:
@@ -132,9 +134,9 @@ def refused(letters: str) -> list[tuple[str, ...]]:
     return sorted((stream, line, reason.split(":")[0]) for stream, line, reason, _ in rows)
 
 
-@pytest.mark.parametrize("where", [Place.driver, ON_EXECUTORS])
+@pytest.mark.parametrize("where", [OperatorPlace.driver, ON_EXECUTORS])
 def test_inputs_on_hdfs_are_read_as_those_of_this_machine(
-    where: Place, place: str, running: Hdfs, tmp_path: Path
+    where: OperatorPlace, place: str, running: Hdfs, tmp_path: Path
 ) -> None:
     (tmp_path / "in").mkdir()
     write_inputs(tmp_path / "in")

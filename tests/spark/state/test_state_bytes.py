@@ -12,7 +12,7 @@ from kasen.cql.bind.app import bind_text
 from kasen.plan.native.lower import lower
 from kasen.plan.physical import plan_app
 from kasen.runtime.output.outputs import Outputs
-from kasen.runtime.pipeline import Pipeline
+from kasen.runtime.pipeline import RunningPipeline
 from kasen.spark.placement import InDriver
 from kasen.spark.scan.file_names import FileNames, code
 from kasen.spark.state.epochs import Store
@@ -50,7 +50,7 @@ def bytes_an_epoch(window: int, folder: Path) -> float:
     )
     native = lower(plan_app(app))
     plan = native.plan
-    pipeline = Pipeline(plan)
+    pipeline = RunningPipeline(plan)
     outputs = Outputs(plan, pipeline, folder, None, {}, None, lambda _: None)
     store = Store(Files(str(folder / "state")), plan.fingerprint, "the driver")
     store.load()

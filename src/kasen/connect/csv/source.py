@@ -14,11 +14,11 @@ from typing import BinaryIO
 import numpy as np
 
 from kasen.connect.files import FileSource, need_files
-from kasen.connect.layout import Found, Layout, find_columns
+from kasen.connect.layout import ColumnPositions, Layout, find_columns
 from kasen.connect.text import blocks as text_blocks
 from kasen.connect.text.blocks import TextBlocks
 from kasen.connect.text.reader import Spans, TextReader
-from kasen.connect.values import BAD_ROW, Refused
+from kasen.connect.values import BAD_ROW, RefusedRow
 from kasen.engine.batch import I64
 from kasen.engine.text.kernels.csv_scan import CUT, DONE, find_endless, scan_csv
 from kasen.errors import DataError
@@ -82,13 +82,13 @@ class CsvScanner:
 
     line_end = re.compile(rb"\r\n?|\n")
 
-    def __init__(self, header: list[str], found: Found) -> None:
+    def __init__(self, header: list[str], found: ColumnPositions) -> None:
         self._header = [name.lower() for name in header]
         self._fields = np.full(len(header), -1, np.int64)
         wanted = found.wanted
         self._fields[list(wanted)] = range(len(wanted))
         self.sure = len(header)
-        self.slots = Found(
+        self.slots = ColumnPositions(
             tuple(wanted.index(column) for column in found.columns),
             None if found.diff is None else wanted.index(found.diff),
         )
@@ -107,7 +107,7 @@ class CsvScanner:
         fields = split_record(raw)
         if len(fields) != len(self._header):
             many = f"{len(fields)} field{'' if len(fields) == 1 else 's'}"
-            raise Refused(f"{BAD_ROW}: {many}, {len(self._header)} expected")
+            raise RefusedRow(f"{BAD_ROW}: {many}, {len(self._header)} expected")
         return dict(zip(self._header, fields, strict=True))
 
 

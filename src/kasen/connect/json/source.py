@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 
 from kasen.connect.files import FileSource, need_files
-from kasen.connect.layout import Found, Layout
+from kasen.connect.layout import ColumnPositions, Layout
 from kasen.connect.text import blocks as text_blocks
 from kasen.connect.text.blocks import TextBlocks
 from kasen.connect.text.reader import Spans, TextReader
-from kasen.connect.values import BAD_ROW, Refused
+from kasen.connect.values import BAD_ROW, RefusedRow
 from kasen.engine.text.kernels.json_scan import scan_json
 
 _BOM = b"\xef\xbb\xbf"
@@ -49,7 +49,7 @@ class JsonScanner:
         encoded = [name.encode() for name in names]
         self._names = np.frombuffer(bytearray(b"".join(encoded)), np.uint8)
         self._bounds = np.cumsum([0, *(len(name) for name in encoded)], dtype=np.int64)
-        self.slots = Found(tuple(range(layout.width)), None if diff is None else names.index(diff))
+        self.slots = ColumnPositions(tuple(range(layout.width)), None if diff is None else names.index(diff))
 
     def scan(self, text: TextBlocks, spans: Spans) -> tuple[int, int, int, int]:
         n, pos, line, why = scan_json(
@@ -74,9 +74,9 @@ class JsonScanner:
         try:
             found = json.loads(raw, parse_float=_decimal, object_pairs_hook=_lower)
         except (ValueError, RecursionError) as fault:
-            raise Refused(f"{BAD_ROW}: not JSON: {_first_sentence(fault)}") from None
+            raise RefusedRow(f"{BAD_ROW}: not JSON: {_first_sentence(fault)}") from None
         if not isinstance(found, dict):
-            raise Refused(f"{BAD_ROW}: not a JSON object")
+            raise RefusedRow(f"{BAD_ROW}: not a JSON object")
         return found
 
 

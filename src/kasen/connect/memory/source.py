@@ -12,7 +12,7 @@ import pyarrow as pa
 from kasen.connect.arrow_columns import cells_of, check_types, read_batch
 from kasen.connect.chunk import START, Chunk, Position
 from kasen.connect.draft import Draft
-from kasen.connect.layout import Found, Layout, find_columns
+from kasen.connect.layout import ColumnPositions, Layout, find_columns
 from kasen.connect.text.row_text import row_text
 from kasen.engine.batch import I64, ones
 from kasen.errors import DataError
@@ -70,7 +70,7 @@ def _from_arrow(layout: Layout, batch: pa.RecordBatch, before: int, lend: bool) 
 
 
 @lru_cache(maxsize=256)
-def _find(layout: Layout, schema: pa.Schema) -> Found:
+def _find(layout: Layout, schema: pa.Schema) -> ColumnPositions:
     found = find_columns(layout, schema.names, _FILE)
     check_types(layout, found, schema, _FILE)
     return found

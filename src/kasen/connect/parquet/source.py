@@ -12,7 +12,7 @@ from kasen.connect.arrow_columns import cells_of, check_types, is_text, read_bat
 from kasen.connect.chunk import Chunk, Position
 from kasen.connect.draft import Draft
 from kasen.connect.files import FileSource, need_files
-from kasen.connect.layout import Found, Layout, find_columns
+from kasen.connect.layout import ColumnPositions, Layout, find_columns
 from kasen.connect.text.row_text import row_text
 from kasen.errors import DataError
 
@@ -41,7 +41,7 @@ class ParquetReader:
         wanted = found.wanted
         self._names = [schema.names[column] for column in wanted]
         self._are_texts = [is_text(schema.field(column).type) for column in wanted]
-        self._found = Found(
+        self._found = ColumnPositions(
             tuple(wanted.index(column) for column in found.columns),
             None if found.diff is None else wanted.index(found.diff),
         )

@@ -22,7 +22,7 @@ U8 = npt.NDArray[np.uint8]
 _RANGES = {Kind.INTEGER: (-(2**31), 2**31 - 1)}
 
 
-class Cells:
+class TextCells:
     """A column's cells: their spans in `bytes`, and marks, which reading changes."""
 
     __slots__ = ("bytes", "ends", "marks", "starts")
@@ -34,7 +34,7 @@ class Cells:
         self.marks = marks
 
 
-def read_column(draft: Draft, index: int, cells: Cells) -> None:
+def read_column(draft: Draft, index: int, cells: TextCells) -> None:
     """Reads column `index` of the draft; cells that no kernel is sure of make their rows unsure."""
     type_ = draft.layout.schema[index].type
     if type_.kind is Kind.VARCHAR:
@@ -47,7 +47,7 @@ def read_column(draft: Draft, index: int, cells: Cells) -> None:
     _take_marks(draft, cells.marks)
 
 
-def read_diff(draft: Draft, cells: Cells) -> None:
+def read_diff(draft: Draft, cells: TextCells) -> None:
     draft.diff = np.ones(len(cells.marks), np.int64)
     _read_values(cells, BIGINT, draft.diff)
     draft.diff[cells.marks == ABSENT] = 1
@@ -61,7 +61,7 @@ def _take_marks(draft: Draft, marks: U8) -> None:
         draft.unsure |= (marks > NULL) & (marks != READ)
 
 
-def _read_values(cells: Cells, type_: Type, values: I64) -> None:
+def _read_values(cells: TextCells, type_: Type, values: I64) -> None:
     spans = cells.bytes, cells.starts, cells.ends, cells.marks
     for mark in (TEXT, NUMBER):
         match type_.kind:
@@ -88,20 +88,20 @@ def _read_truths(marks: U8, values: I64) -> None:
     marks[truths | (marks == FALSE)] = READ
 
 
-def _read_doubles(cells: Cells, mark: int, values: I64) -> None:
+def _read_doubles(cells: TextCells, mark: int, values: I64) -> None:
     doubles = values.view(np.float64)
     read_doubles(cells.bytes, cells.starts, cells.ends, cells.marks, mark, doubles)
     long = np.flatnonzero(cells.marks == ROUND)
     if len(long):
         # The kernel has seen to the form, so Arrow's rounding of many digits is all that is asked for.
         marks = np.full(len(long), TEXT, np.uint8)
-        texts = _texts(Cells(cells.bytes, cells.starts[long], cells.ends[long], marks))
+        texts = _texts(TextCells(cells.bytes, cells.starts[long], cells.ends[long], marks))
         doubles[long] = pc.utf8_trim(texts, " ").cast(pa.float64()).to_numpy()
         cells.marks[long] = READ
     doubles += 0.0  # -0.0 becomes 0.0
 
 
-def _texts(cells: Cells) -> pa.StringArray:
+def _texts(cells: TextCells) -> pa.StringArray:
     """All texts, unescaped, as an Arrow array; NULL where there is no text."""
     n = len(cells.marks)
     offsets = np.empty(n + 1, np.int32)

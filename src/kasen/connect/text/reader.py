@@ -12,11 +12,11 @@ import numpy.typing as npt
 
 from kasen.connect.chunk import Chunk, DeadLetter, Position
 from kasen.connect.draft import Draft
-from kasen.connect.layout import Found, Layout
+from kasen.connect.layout import ColumnPositions, Layout
 from kasen.connect.text import blocks as text_blocks
 from kasen.connect.text.blocks import TextBlocks
-from kasen.connect.text.columns import Cells, read_column, read_diff
-from kasen.connect.values import BAD_ROW, Refused
+from kasen.connect.text.columns import TextCells, read_column, read_diff
+from kasen.connect.values import BAD_ROW, RefusedRow
 from kasen.engine.batch import I64
 from kasen.engine.text.kernels.csv_scan import FULL, NOT_CLOSED
 from kasen.engine.text.kernels.marks import NULL
@@ -40,7 +40,7 @@ class Scanner(Protocol):
     """What differs between the formats of text."""
 
     @property
-    def slots(self) -> Found:
+    def slots(self) -> ColumnPositions:
         """Which slot of the spans each column of the schema, and the diff column, is in."""
         ...
 
@@ -121,11 +121,11 @@ class TextReader:
 
         def cells_of(row: int) -> Mapping[str, object]:
             if rows[3, row] == NOT_CLOSED:
-                raise Refused(f"{BAD_ROW}: a quote is not closed")
+                raise RefusedRow(f"{BAD_ROW}: a quote is not closed")
             try:
                 raw = block[rows[0, row] : rows[1, row]].decode("utf-8")
             except UnicodeDecodeError:
-                raise Refused(f"{BAD_ROW}: not UTF-8 text") from None
+                raise RefusedRow(f"{BAD_ROW}: not UTF-8 text") from None
             return self._scanner.cells(raw)
 
         return draft.finish(rows[2], raw_of, cells_of, self._position(text), self._where)
@@ -143,9 +143,9 @@ class TextReader:
         return Position(self.path.name, text.offset, text.line)
 
 
-def _cells(data: U8, spans: Spans, slot: int, n: int) -> Cells:
+def _cells(data: U8, spans: Spans, slot: int, n: int) -> TextCells:
     # Two columns may be read from one slot, so the marks, which reading changes, are copied.
-    return Cells(data, spans.starts[slot, :n], spans.ends[slot, :n], spans.marks[slot, :n].copy())
+    return TextCells(data, spans.starts[slot, :n], spans.ends[slot, :n], spans.marks[slot, :n].copy())
 
 
 def _check_encoding(draft: Draft, block: bytes, rows: I64) -> None:

@@ -22,7 +22,7 @@ from kasen.cql.bind.expr.scope import suggest
 from kasen.cql.bind.input import check_name
 from kasen.cql.bind.query import is_monotone_select
 from kasen.cql.bind.schemas import Schemas, registered_query, sources_first
-from kasen.cql.bound import App, Change, Drop, Input, Query, Register, RegisteredQuery, Streamify
+from kasen.cql.bound import App, CatalogChange, Drop, Input, Query, Register, RegisteredQuery, Streamify
 from kasen.cql.check.loops import find_loops, has_stream, non_monotone_parts, readings, show
 from kasen.cql.check.warnings import unbounded_state
 from kasen.cql.parse import literals
@@ -67,7 +67,7 @@ class LiveCatalog:
     def query(self, name: str) -> RegisteredQuery | None:
         return self.queries.get(name.lower())
 
-    def bind(self, text: str, file: str = "") -> tuple[Change, ...]:
+    def bind(self, text: str, file: str = "") -> tuple[CatalogChange, ...]:
         """What a text asks for, as changes in the order of their times; this catalog stays as it is."""
         source = Text(text, file)
         statements = parse(source)
@@ -80,7 +80,7 @@ class LiveCatalog:
 
     def bind_all(
         self, statements: Iterable[nodes.Statement], text: Text, *, as_written: bool = False
-    ) -> tuple[Change, ...]:
+    ) -> tuple[CatalogChange, ...]:
         """Changes, each bound against the catalog as those before leave it. Those for one time are one."""
         by_time: dict[int | None, list[nodes.Statement]] = {}
         for node in statements:
@@ -93,13 +93,13 @@ class LiveCatalog:
                 catalog.apply(changes[-1])
         return tuple(changes)
 
-    def bind_again(self, changes: Iterable[Change]) -> list[Change]:
+    def bind_again(self, changes: Iterable[CatalogChange]) -> list[CatalogChange]:
         """Changes that wait, in the order of their times, as names mean it when each time has come.
 
         QueryError if one of them would no longer be right then.
         """
         catalog = self.copy()
-        found: list[Change] = []
+        found: list[CatalogChange] = []
         for change in changes:
             try:
                 (again,) = catalog.bind(replace(catalog, prepared={}).as_text([change]))
@@ -124,7 +124,7 @@ class LiveCatalog:
 
     # ------------------------------------------------------------ changing
 
-    def apply(self, change: Change) -> None:
+    def apply(self, change: CatalogChange) -> None:
         """The catalog after a change."""
         self.version += 1
         self.prepared |= {one.query.name.lower(): one for one in change.prepared}
@@ -139,7 +139,7 @@ class LiveCatalog:
             if isinstance(action, Register) and self.in_loop(action.query.name):
                 self.looped.add(action.query.name.lower())
 
-    def after(self, change: Change) -> LiveCatalog:
+    def after(self, change: CatalogChange) -> LiveCatalog:
         """A catalog in which names mean what they will mean after a change; only for looking up."""
         comes = {one.query.name.lower(): one.query for one in change.actions if isinstance(one, Register)}
         return LiveCatalog(
@@ -160,7 +160,7 @@ class LiveCatalog:
                     todo.append(read)
         return False
 
-    def as_text(self, changes: Iterable[Change]) -> str:
+    def as_text(self, changes: Iterable[CatalogChange]) -> str:
         """Changes as a text that asks for them, and PREPARE for what waits."""
         lines = [f"PREPARE{statement_of(one)[8:]}" for one in self.prepared.values()]
         for change in changes:
@@ -254,7 +254,7 @@ class _Binder:
         self._cascade: set[str] = set()
         self._schemas: Schemas | None = None
 
-    def bind(self, statements: list[nodes.Statement]) -> Change:
+    def bind(self, statements: list[nodes.Statement]) -> CatalogChange:
         for node in statements:
             self._collect(node)
         comes = self._bind_all(self._nodes)
@@ -264,7 +264,7 @@ class _Binder:
         self._check_loops(comes)
         ordered = [comes[name] for name in self._sources_first(comes)]
         drops = [Drop(self._live.queries[name].name) for name in gone]
-        return Change(self._at, (*ordered, *drops), tuple(waits.values()))
+        return CatalogChange(self._at, (*ordered, *drops), tuple(waits.values()))
 
     # ------------------------------------------------------------ the catalog
 

@@ -35,7 +35,7 @@ def check_name(node: exp.Expr, text: Text) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class _TimeEvidence:
     """Something that tells the kind of time: what it is, where it stands, what it says."""
 
     type: Type
@@ -59,13 +59,13 @@ def time_domain(
     return told[0].type if told else TIMESTAMP
 
 
-def _declared_time(node: nodes.RegisterInput, text: Text) -> _Told | None:
+def _declared_time(node: nodes.RegisterInput, text: Text) -> _TimeEvidence | None:
     name = node.this.name
     by = node.args.get("timestamp")
     if by is None:
         if node.args["kind"] == "RELATION":
             return None
-        return _Told(TIMESTAMP, node.this, f"{name} is on arrival time, a TIMESTAMP")
+        return _TimeEvidence(TIMESTAMP, node.this, f"{name} is on arrival time, a TIMESTAMP")
     for column in node.args["columns"]:
         if column.this.name.lower() == by.name.lower():
             type_ = literals.cql_type(column.args["kind"], text)
@@ -73,11 +73,11 @@ def _declared_time(node: nodes.RegisterInput, text: Text) -> _Told | None:
                 fault = f"TIMESTAMP BY needs a TIMESTAMP or BIGINT column, {by.name!r} is {type_}"
                 raise text.error(fault, by, f"declare {by.name} as TIMESTAMP or BIGINT")
             type_ = BIGINT if type_.is_integer else TIMESTAMP
-            return _Told(type_, by, f"the time of {name} is {type_}")
+            return _TimeEvidence(type_, by, f"the time of {name} is {type_}")
     return None
 
 
-def _told_by_duration(node: nodes.Statement) -> _Told | None:
+def _told_by_duration(node: nodes.Statement) -> _TimeEvidence | None:
     for length in node.find_all(nodes.Duration):
         if length.arg_key == "idle":
             continue  # waits by the clock, whatever the stream's own time is
@@ -88,18 +88,18 @@ def _told_by_duration(node: nodes.Statement) -> _Told | None:
             if unit
             else f"the length of time {amount} has none"
         )
-        return _Told(TIMESTAMP if unit else BIGINT, length, what)
+        return _TimeEvidence(TIMESTAMP if unit else BIGINT, length, what)
     return None
 
 
-def _sniffed(node: nodes.RegisterInput, text: Text, sniff: Sniff) -> _Told | None:
+def _sniffed(node: nodes.RegisterInput, text: Text, sniff: Sniff) -> _TimeEvidence | None:
     by = node.args.get("timestamp")
     if by is None:
         return None
     type_ = sniff(bind_connector(node.args["connector"], text), by.name)
     if type_ is None:
         return None
-    return _Told(type_, by, f"the data of {node.this.name} has {type_} time")
+    return _TimeEvidence(type_, by, f"the data of {node.this.name} has {type_} time")
 
 
 # ---------------------------------------------------------------- inputs

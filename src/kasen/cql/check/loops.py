@@ -33,7 +33,7 @@ _MOST_STEPS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ReadEdge:
     """A query reads the input or query called `name`, through `window`; `cut` if a delay follows."""
 
     name: str
@@ -41,7 +41,7 @@ class Reading:
     cut: bool
 
 
-def readings(query: Query, cut: bool = False) -> Iterator[Reading]:
+def readings(query: Query, cut: bool = False) -> Iterator[ReadEdge]:
     """Everything a query reads by name, sub-queries included."""
     match query:
         case Streamify(query=inner, delay=delay):
@@ -56,12 +56,12 @@ def readings(query: Query, cut: bool = False) -> Iterator[Reading]:
                     yield from readings(inner, cut)
 
 
-def _from_readings(from_: From, cut: bool) -> Iterator[Reading]:
+def _from_readings(from_: From, cut: bool) -> Iterator[ReadEdge]:
     if isinstance(from_, Join):
         yield from _from_readings(from_.left, cut)
         yield from _from_readings(from_.right, cut)
     elif isinstance(from_.input, str):
-        yield Reading(from_.input, from_.window, cut)
+        yield ReadEdge(from_.input, from_.window, cut)
     else:
         yield from readings(from_.input, cut)
 

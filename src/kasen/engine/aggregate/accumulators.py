@@ -29,7 +29,7 @@ _GREATEST = ("max", "window_start", "window_end")
 WINDOW_BOUNDS = ("window_start", "window_end")
 
 
-class Leaving(Enum):
+class DepartureOrder(Enum):
     """How the rows of a group leave it. Only if in any order do extremes need a tree of all values."""
 
     NEVER = "never"
@@ -54,14 +54,14 @@ class AggregateSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class WordSpan:
     """The words, `high` not included, that sums of doubles have."""
 
     low: int
     high: int
 
-    def __or__(self, other: Span) -> Span:
-        return Span(min(self.low, other.low), max(self.high, other.high))
+    def __or__(self, other: WordSpan) -> WordSpan:
+        return WordSpan(min(self.low, other.low), max(self.high, other.high))
 
     @property
     def width(self) -> int:
@@ -75,14 +75,19 @@ def longer(pool: I64, more: int = 64) -> I64:
     return wide
 
 
-class Layout:
+class RecordLayout:
     """A record: the group's fields and key, the values put out last, then the parts that calls share.
 
     The parts' words lie from `begin` to `width`. `fixed` words are left free in front of them.
     """
 
     def __init__(
-        self, keys: int, calls: tuple[AggregateSpec, ...], leaving: Leaving, span: Span, fixed: int = 0
+        self,
+        keys: int,
+        calls: tuple[AggregateSpec, ...],
+        leaving: DepartureOrder,
+        span: WordSpan,
+        fixed: int = 0,
     ) -> None:
         self.span = span
         self._leaving = leaving
@@ -98,7 +103,7 @@ class Layout:
         """How many parts are of these kinds."""
         return int(np.isin(self.parts[:, parts.OP], ops).sum())
 
-    def moved(self, records: I64, to: Layout) -> I64:
+    def moved(self, records: I64, to: RecordLayout) -> I64:
         """The records in the layout of the same calls over a wider span."""
         old = records.reshape(-1, self.width)
         new = np.zeros((len(old), to.width), np.int64)
@@ -106,7 +111,7 @@ class Layout:
         self.move_parts(old[:, self.begin :], to, new[:, to.begin :])
         return new.reshape(-1)
 
-    def move_parts(self, old: I64, to: Layout, new: I64) -> None:
+    def move_parts(self, old: I64, to: RecordLayout, new: I64) -> None:
         """Copies the parts' words, a row a group, to where the other layout has them."""
         for one, other in zip(self.parts.tolist(), to.parts.tolist(), strict=True):
             op = one[parts.OP]
@@ -117,7 +122,7 @@ class Layout:
             start += counts + _STEPS.get(op, 0) * (self.span.low - to.span.low)
             new[:, start : start + size - counts] = old[:, at + counts : at + size]
 
-    def regrouped(self, records: I64, keys: int, to: Layout, places: tuple[int, ...]) -> I64:
+    def regrouped(self, records: I64, keys: int, to: RecordLayout, places: tuple[int, ...]) -> I64:
         """The records, one after the other, in the layout of other calls, up to where its parts begin.
 
         `places` has of each call of `to` its place among the calls here; -1 is COUNT(*).
@@ -197,8 +202,8 @@ class Layout:
 
     def _extreme(self, call: AggregateSpec, out: list[int]) -> None:
         least = call.function in _LEAST
-        if self._leaving is not Leaving.ANY:
-            if self._leaving is Leaving.NEVER:
+        if self._leaving is not DepartureOrder.ANY:
+            if self._leaving is DepartureOrder.NEVER:
                 op = parts.LEAST if least else parts.GREATEST
             else:
                 op = parts.FIRST_LEAST if least else parts.FIRST_GREATEST

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from kasen.engine.batch import I64, Batch
-from kasen.engine.deferred_batch import Lazy, Part, on_two_cores, parts_of
+from kasen.engine.deferred_batch import DeferredBatch, RowSelection, on_two_cores, selections_of
 from kasen.engine.expr.kernels import block_program as kernel
 
 #: From how many rows on a program is worth its while.
@@ -16,7 +16,7 @@ _WORTH = 256
 _NONE: I64 = np.zeros(0, np.int64)
 
 #: Parts, each with room for a number a row.
-_Work = Sequence[tuple[Part, I64]]
+_Work = Sequence[tuple[RowSelection, I64]]
 
 
 class BlockProgram:
@@ -36,22 +36,22 @@ class BlockProgram:
     def chosen(self, batch: Batch) -> Batch | None:
         """The changes for which the condition is TRUE; None if it failed for any row."""
         out = np.empty(len(batch), np.int64)
-        found: dict[int, list[tuple[Part, I64, int]]] = {}
+        found: dict[int, list[tuple[RowSelection, I64, int]]] = {}
 
-        def choose(parts: Sequence[Part], among: slice, core: int) -> None:
+        def choose(parts: Sequence[RowSelection], among: slice, core: int) -> None:
             work = _with_room(parts, out[among])
             counts = self._run(kernel.choose, work, core)
             found[core] = [(*each, count) for each, count in zip(work, counts, strict=True)]
 
-        on_two_cores(parts_of(batch), choose)
+        on_two_cores(selections_of(batch), choose)
         chosen = []
         for part, rows, count in (*found[0], *found.get(1, ())):
             if count < 0:
                 return None
             chosen.append(part if count == part.size else part._replace(rows=rows[:count]))
-        return Lazy([part for part in chosen if part.size] or chosen[:1])
+        return DeferredBatch([part for part in chosen if part.size] or chosen[:1])
 
-    def write(self, parts: Sequence[Part], out: I64, core: int) -> bool:
+    def write(self, parts: Sequence[RowSelection], out: I64, core: int) -> bool:
         """Writes the expression's values of some parts; False if it failed for any row."""
         return all(count >= 0 for count in self._run(kernel.evaluate, _with_room(parts, out), core))
 
@@ -72,7 +72,7 @@ class BlockProgram:
         return found
 
 
-def _with_room(parts: Sequence[Part], out: I64) -> _Work:
+def _with_room(parts: Sequence[RowSelection], out: I64) -> _Work:
     """The parts, each with its piece of `out`."""
     work = []
     first = 0
@@ -96,7 +96,7 @@ def _in_place(code: I64) -> I64:
     )
 
 
-class LateProgram:
+class DeferredProgram:
     """A program that is made when a batch comes which it is good for; there may be none."""
 
     def __init__(self, make: Callable[[], BlockProgram | None]) -> None:

@@ -107,13 +107,21 @@ def gather_ascending(column: I64, rows: I64, out: I64) -> None:
     nogil=True,
 )
 def take_rows(
-    rows: I64, ts: I64, sub: I64, diff: I64, data: I64, ts_out: I64, sub_out: I64, diff_out: I64, out: I64
+    rows: I64,
+    ts: I64,
+    seq_tick: I64,
+    diff: I64,
+    data: I64,
+    ts_out: I64,
+    sub_out: I64,
+    diff_out: I64,
+    out: I64,
 ) -> None:
     """A batch's changes at the positions `rows`, in that order, into another's arrays."""
     for j in range(len(rows)):
         ts_out[j] = ts[rows[j]]
     for j in range(len(rows)):
-        sub_out[j] = sub[rows[j]]
+        sub_out[j] = seq_tick[rows[j]]
     for j in range(len(rows)):
         diff_out[j] = diff[rows[j]]
     for column in range(len(data)):

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from kasen.engine.aggregate.group.aggregate import Aggregate
 from kasen.engine.aggregate.group.kernels import aggregate as groups
-from kasen.engine.batch import I64, Bound
+from kasen.engine.batch import I64, Frontier
 from kasen.engine.expr.row_program import Program
 from kasen.engine.fifo import Fifo
 from kasen.engine.join.hash.hash_join import HashJoin
@@ -30,12 +30,12 @@ from kasen.engine.row_store import RowStore
 from kasen.engine.select.pad import Pad
 from kasen.engine.sets.bag import Bag
 from kasen.engine.stream.delay import Delay
-from kasen.engine.stream.streamify import Inserted
-from kasen.engine.window.partition import PartitionRows
-from kasen.engine.window.window import Rows, Timed
+from kasen.engine.stream.streamify import IStreamDStream
+from kasen.engine.window.partition import PartitionWindow
+from kasen.engine.window.window import RowsWindow, TimedWindow
 from kasen.errors import InternalError
 
-_NEVER = Bound(loop_table.NEVER, loop_table.NEVER)
+_NEVER = Frontier(loop_table.NEVER, loop_table.NEVER)
 
 
 def address(array: npt.NDArray[Any]) -> int:
@@ -52,11 +52,11 @@ def lend(row: I64, field: int, array: npt.NDArray[Any], *, size: bool = True) ->
         row[field + 1] = len(array)
 
 
-def set_due(row: I64, due: Bound | None) -> None:
+def set_due(row: I64, due: Frontier | None) -> None:
     row[loop_table.DUE_TS], row[loop_table.DUE_SUB] = due or _NEVER
 
 
-class Part(Protocol):
+class LoopStep(Protocol):
     """What the machine needs to know of a step. `fires` says whether it may act without input."""
 
     kind: int
@@ -71,7 +71,7 @@ class Part(Protocol):
         ...
 
 
-class Plain:
+class StatelessStep:
     """A part without memory."""
 
     kind = loop_table.PASS
@@ -88,15 +88,15 @@ class Plain:
         raise AssertionError("nothing here can grow")
 
 
-class PassPart(Plain):
+class PassStep(StatelessStep):
     """UNBOUNDED: a stream's tuples are the changes."""
 
 
-class UnionPart(Plain):
+class UnionStep(StatelessStep):
     kind = loop_table.UNION
 
 
-class ProgramPart(Plain):
+class ProgramStep(StatelessStep):
     """A filter or a projection."""
 
     def __init__(self, kind: int, program: Program) -> None:
@@ -113,7 +113,7 @@ def lend_program(row: I64, program: Program) -> None:
     lend(row, loop_table.RESULTS, program.results)
 
 
-class PadPart(Plain):
+class PadStep(StatelessStep):
     kind = loop_table.PAD
 
     def __init__(self, operator: Pad) -> None:
@@ -125,10 +125,10 @@ class PadPart(Plain):
         row[loop_rows.PAD_NULLS] = self._operator._nulls
 
 
-class StreamifyPart(Plain):
+class StreamifyStep(StatelessStep):
     kind = loop_table.STREAMIFY
 
-    def __init__(self, operator: Inserted) -> None:
+    def __init__(self, operator: IStreamDStream) -> None:
         self._operator = operator
 
     def load(self, row: I64) -> None:
@@ -151,13 +151,13 @@ def _return_queue(row: I64, queue: Fifo) -> None:
     queue._start, queue._end = int(row[loop_windows.START]), int(row[loop_windows.END])
 
 
-class TimedPart:
+class TimedStep:
     """RANGE, NOW and RANGE SLIDE."""
 
     kind = loop_table.TIMED
     fires = True
 
-    def __init__(self, operator: Timed) -> None:
+    def __init__(self, operator: TimedWindow) -> None:
         self._operator = operator
 
     def load(self, row: I64) -> None:
@@ -174,13 +174,13 @@ class TimedPart:
         self._operator._held._make_room(wanted)
 
 
-class RowsPart:
+class RowsStep:
     """ROWS and ROWS SLIDE."""
 
     kind = loop_table.ROWS
     fires = False
 
-    def __init__(self, operator: Rows) -> None:
+    def __init__(self, operator: RowsWindow) -> None:
         self._operator = operator
 
     def load(self, row: I64) -> None:
@@ -198,7 +198,7 @@ class RowsPart:
         self._operator._held._make_room(wanted)
 
 
-class DelayPart:
+class DelayStep:
     kind = loop_table.DELAY
     fires = True
 
@@ -219,12 +219,12 @@ class DelayPart:
         self._operator._due._make_room(wanted)
 
 
-class PartitionPart(Plain):
+class PartitionStep(StatelessStep):
     """PARTITION BY ROWS. `leaving` is where the machine puts the tuples pushed out at an instant."""
 
     kind = loop_table.PARTITION
 
-    def __init__(self, operator: PartitionRows) -> None:
+    def __init__(self, operator: PartitionWindow) -> None:
         self._operator = operator
         self._leaving: I64 = np.empty(0, np.int64)
 
@@ -268,7 +268,7 @@ def _grow_side(left: RowStore, right: RowStore, wanted: int) -> None:
     (left if wanted == LEFT_FULL else right).grow()
 
 
-class JoinPart(Plain):
+class JoinStep(StatelessStep):
     kind = loop_table.JOIN
 
     def __init__(self, operator: HashJoin, residual: Program | None) -> None:
@@ -294,7 +294,7 @@ class JoinPart(Plain):
         _grow_side(self._operator._left, self._operator._right, wanted)
 
 
-class SemiJoinPart(Plain):
+class SemiJoinStep(StatelessStep):
     """A semi join on keys alone. `keys` is where the machine puts the right changes' keys."""
 
     kind = loop_table.SEMI_JOIN
@@ -319,7 +319,7 @@ class SemiJoinPart(Plain):
         _grow_side(self._operator._left, self._operator._right, wanted)
 
 
-class AggregatePart:
+class AggregateStep:
     kind = loop_table.AGGREGATE
 
     def __init__(self, operator: Aggregate, words: int) -> None:
@@ -362,7 +362,7 @@ class AggregatePart:
             self._operator._make_room(wanted)
 
 
-class BagPart(Plain):
+class BagStep(StatelessStep):
     kind = loop_table.BAG
 
     def __init__(self, operator: Bag) -> None:
@@ -380,7 +380,7 @@ class BagPart(Plain):
         self._operator._rows.grow()
 
 
-class ForeignPart:
+class CalledStep:
     """An operator that the machine does not know: it is called. Its inputs are the machine's steps."""
 
     kind = loop_table.FOREIGN

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from kasen.engine.batch import Batch, Bound, empty
-from kasen.engine.expr.block_program import LateProgram
+from kasen.engine.batch import Batch, Frontier, empty
+from kasen.engine.expr.block_program import DeferredProgram
 from kasen.engine.expr.vector import Condition
 from kasen.engine.operator import Stateless
 
@@ -15,12 +15,12 @@ from kasen.engine.operator import Stateless
 class Filter(Stateless):
     """A row enters and leaves the output as it does the input, if the condition is TRUE for it."""
 
-    def __init__(self, condition: Condition, program: LateProgram | None = None) -> None:
+    def __init__(self, condition: Condition, program: DeferredProgram | None = None) -> None:
         self._condition = condition
         self._program = program
         self._nothing: Batch | None = None
 
-    def process(self, inputs: Sequence[Batch], upto: Bound) -> Batch:
+    def process(self, inputs: Sequence[Batch], upto: Frontier) -> Batch:
         del upto
         batch = inputs[0]
         size = len(batch)

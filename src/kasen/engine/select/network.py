@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kasen.engine import parallel as two_cores
-from kasen.engine.batch import I64, Batch, Bound, empty, zeros
-from kasen.engine.deferred_batch import Lazy, Part, part_of
+from kasen.engine import parallel
+from kasen.engine.batch import I64, Batch, Frontier, empty, zeros
+from kasen.engine.deferred_batch import DeferredBatch, RowSelection, selection_of
 from kasen.engine.operator import Stateless
 from kasen.engine.select.filter import Filter
 from kasen.engine.select.kernels import network as kernel
-from kasen.engine.text.dictionary import Dictionary, Newcomers
+from kasen.engine.text.dictionary import Dictionary, NewCodes
 
 LEAST, GREATEST = -(2**63), 2**63 - 1
 
@@ -56,23 +56,23 @@ class Predicate:
 
 
 @dataclass(frozen=True, slots=True)
-class Tree:
+class ConditionTree:
     """AND or OR of conditions."""
 
     all: bool
     parts: tuple[Condition, ...]
 
 
-Condition = Predicate | Tree
+Condition = Predicate | ConditionTree
 
 
-class Selection:
+class SelectionNetwork:
     """The network of one stream. A query is its flag: the number of its bit."""
 
     def __init__(self, doubles: Sequence[bool], dictionary: Dictionary) -> None:
         self._doubles = np.array(doubles, np.int64)
         self._dictionary = dictionary
-        self._newcomers = Newcomers(dictionary)
+        self._newcomers = NewCodes(dictionary)
         self._slots: dict[tuple[int, int, int, int, str], int] = {}
         self._uses: dict[int, int] = {}
         self._free_slots: list[int] = []
@@ -98,8 +98,8 @@ class Selection:
         self._others: I64 = np.zeros(0, np.int64)
         self._seen: Batch | None = None
         #: The batch seen last, as a part; what passes of it, or of its halves.
-        self.whole: Part = part_of(empty(0))
-        self._passing = (_Passing(), _Passing())
+        self.whole: RowSelection = selection_of(empty(0))
+        self._passing = (_PassingRows(), _PassingRows())
         self._halved = False
 
     def __len__(self) -> int:
@@ -330,16 +330,16 @@ class Selection:
         size, data, config = len(batch), batch.data, self._arrays()
         here, there = self._passing
         self._seen = None  # until all is decided
-        self._halved = two_cores.worth(size)
+        self._halved = parallel.worth(size)
         if self._halved:
             cut = size // 2
-            two_cores.both(
+            parallel.both(
                 partial(there.find, data, config, cut, size), partial(here.find, data, config, 0, cut)
             )
         else:
             here.find(data, config, 0, size)
         self._seen = batch
-        self.whole = part_of(batch)
+        self.whole = selection_of(batch)
         if not batch.has_nulls():  # those who are handed some of the rows need not look for themselves
             self.whole = self.whole._replace(columns=[*batch.data[:-1], zeros(len(batch))])
 
@@ -355,7 +355,7 @@ class Selection:
         return len(self._queries)
 
 
-class _Passing:
+class _PassingRows:
     """Which rows pass each query, as one core finds them. Memory is used again for the next batch."""
 
     def __init__(self) -> None:
@@ -386,16 +386,16 @@ class _Passing:
             self._pairs = np.empty((2, 1024), np.int64)
 
 
-class Tap(Stateless):
+class NetworkFilter(Stateless):
     """WHERE over a stream: the rows that the stream's network flags for one query."""
 
-    def __init__(self, network: Selection, condition: Condition, alone: Filter) -> None:
+    def __init__(self, network: SelectionNetwork, condition: Condition, alone: Filter) -> None:
         self._network = network
         self._alone = alone
         self._nothing: Batch | None = None
         self.flag = network.add(condition)
 
-    def process(self, inputs: Sequence[Batch], upto: Bound) -> Batch:
+    def process(self, inputs: Sequence[Batch], upto: Frontier) -> Batch:
         batch = inputs[0]
         if len(self._network) < FEW or len(batch) == 1:
             return self._alone.process(inputs, upto)
@@ -406,8 +406,8 @@ class Tap(Stateless):
             if self._nothing is None:
                 self._nothing = empty(batch.columns)
             return self._nothing
-        ts, sub, diff, columns, _ = self._network.whole
-        return Lazy([Part(ts, sub, diff, columns, rows)])
+        ts, seq_tick, diff, columns, _ = self._network.whole
+        return DeferredBatch([RowSelection(ts, seq_tick, diff, columns, rows)])
 
     def config(self) -> list[tuple[str, tuple[int, ...]]]:
         return self._network.config(self.flag)
@@ -430,7 +430,7 @@ def _access(condition: Condition) -> tuple[tuple[Predicate, ...], Condition | No
 
     An equality, or several on one column (IN), is better than a bound; neither: the query meets every tuple.
     """
-    parts = condition.parts if isinstance(condition, Tree) and condition.all else (condition,)
+    parts = condition.parts if isinstance(condition, ConditionTree) and condition.all else (condition,)
     for choose in (_equalities, _bound):
         for number, part in enumerate(parts):
             access = choose(part)
@@ -438,7 +438,7 @@ def _access(condition: Condition) -> tuple[tuple[Predicate, ...], Condition | No
                 rest = parts[:number] + parts[number + 1 :]
                 if not rest:
                     return access, None
-                return access, rest[0] if len(rest) == 1 else Tree(True, rest)
+                return access, rest[0] if len(rest) == 1 else ConditionTree(True, rest)
     return (), condition
 
 
@@ -457,7 +457,7 @@ def _bound(part: Condition) -> tuple[Predicate, ...]:
 
 def _reach(condition: Condition, column: int) -> int:
     """The greatest value of a column that can pass."""
-    parts = condition.parts if isinstance(condition, Tree) and condition.all else (condition,)
+    parts = condition.parts if isinstance(condition, ConditionTree) and condition.all else (condition,)
     predicates = (part for part in parts if isinstance(part, Predicate) and part.kind == kernel.BETWEEN)
     return min((one.high for one in predicates if one.column == column), default=GREATEST)
 

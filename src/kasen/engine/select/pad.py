@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from kasen.engine.batch import Batch, Bound
+from kasen.engine.batch import Batch, Frontier
 from kasen.engine.operator import Stateless
 
 
@@ -21,10 +21,10 @@ class Pad(Stateless):
         added_after = ((1 << columns_after) - 1) << (columns_before + columns)
         self._nulls = np.int64(added_before | added_after)
 
-    def process(self, inputs: Sequence[Batch], upto: Bound) -> Batch:
+    def process(self, inputs: Sequence[Batch], upto: Frontier) -> Batch:
         del upto
         (batch,) = inputs
         data = np.zeros((self._width + 1, len(batch)), np.int64)
         data[self._before : self._before + self._columns] = batch.data[:-1]
         data[-1] = (batch.nulls << self._before) | self._nulls
-        return Batch(batch.ts, batch.sub, batch.diff, data)
+        return Batch(batch.ts, batch.seq_tick, batch.diff, data)

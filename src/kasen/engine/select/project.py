@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from kasen.engine.batch import I64, Batch, Bound
-from kasen.engine.deferred_batch import Lazy, Part, parts_of
-from kasen.engine.expr.block_program import BlockProgram, LateProgram
+from kasen.engine.batch import I64, Batch, Frontier
+from kasen.engine.deferred_batch import DeferredBatch, RowSelection, selections_of
+from kasen.engine.expr.block_program import BlockProgram, DeferredProgram
 from kasen.engine.expr.vector import Evaluator, store
 from kasen.engine.operator import Stateless
 
 #: A computed column: where it goes, what computes it, and the program that may do so faster.
-_Item = tuple[int, Evaluator, LateProgram | None]
+_Item = tuple[int, Evaluator, DeferredProgram | None]
 
 
 class Project(Stateless):
@@ -23,7 +23,7 @@ class Project(Stateless):
     """
 
     def __init__(
-        self, items: Sequence[int | Evaluator], programs: Sequence[LateProgram | None] | None = None
+        self, items: Sequence[int | Evaluator], programs: Sequence[DeferredProgram | None] | None = None
     ) -> None:
         """`programs` compute the same as the items, for some of them."""
         self._sources = np.array([item if isinstance(item, int) else -1 for item in items], np.int64)
@@ -44,14 +44,14 @@ class Project(Stateless):
         """Whether it computes nothing."""
         return not self._computed
 
-    def process(self, inputs: Sequence[Batch], upto: Bound) -> Batch:
+    def process(self, inputs: Sequence[Batch], upto: Frontier) -> Batch:
         del upto
         batch = inputs[0]
         if self._first >= 0 and type(batch) is Batch:
             data = batch.data
             if len(data) == self._words and not batch.has_nulls():
                 # The last columns: they need not be moved.
-                return Batch(batch.ts, batch.sub, batch.diff, data[self._first :], True)
+                return Batch(batch.ts, batch.seq_tick, batch.diff, data[self._first :], True)
         fast: dict[int, BlockProgram] = {}
         for at, _, late in self._computed:
             program = late.suiting(batch) if late is not None else None
@@ -63,16 +63,16 @@ class Project(Stateless):
             return picked
         failed: set[int] = set()
 
-        def write(parts: Sequence[Part], data: I64, core: int) -> None:
+        def write(parts: Sequence[RowSelection], data: I64, core: int) -> None:
             for at, program in fast.items():
                 if not program.write(parts, data[at], core):
                     failed.add(at)
 
-        if isinstance(batch, Lazy):
+        if isinstance(batch, DeferredBatch):
             picked = batch.pick(self._sources, write)
         else:
             picked = batch.pick(self._sources)
-            write(parts_of(batch), picked.data, 0)
+            write(selections_of(batch), picked.data, 0)
         self._store(
             batch, picked, [each for each in self._computed if each[0] not in fast or each[0] in failed]
         )

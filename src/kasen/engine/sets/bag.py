@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from kasen.engine.batch import BEGIN, I64, Batch, Bound, empty
+from kasen.engine.batch import BEGIN, I64, Batch, Frontier, empty
 from kasen.engine.kernels import groups
 from kasen.engine.operator import State
 from kasen.engine.record_table import RecordTable
@@ -38,31 +38,31 @@ class Bag:
         self._control[kernel.CLOCK] = 1  # later than the stamp of a record never touched
         self._none = empty(columns)
 
-    def process(self, inputs: Sequence[Batch], upto: Bound) -> Batch:
+    def process(self, inputs: Sequence[Batch], upto: Frontier) -> Batch:
         del upto  # nothing happens without input
         left = inputs[0]
         right = inputs[1] if len(inputs) > 1 else self._none
         most = len(left) + len(right)
         if most == 0:
             return self._none
-        ts, sub, diff = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most, np.int64)
+        ts, seq_tick, diff = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most, np.int64)
         data = np.empty((self._columns + 1, most), np.int64)
         control = self._control
         control[kernel.NEXT_LEFT] = control[kernel.NEXT_RIGHT] = control[kernel.PUT_OUT] = 0
         while kernel.combine(
             left.ts,
-            left.sub,
+            left.seq_tick,
             left.diff,
             left.data,
             right.ts,
-            right.sub,
+            right.seq_tick,
             right.diff,
             right.data,
             self._rows.table,
             self._rows.records,
             self._rows.touched,
             ts,
-            sub,
+            seq_tick,
             diff,
             data,
             control,
@@ -70,9 +70,9 @@ class Bag:
             self._rows.grow()
         rows = int(control[kernel.PUT_OUT])
         if rows == most:
-            return Batch(ts, sub, diff, data)
+            return Batch(ts, seq_tick, diff, data)
         # Copies, so that a small answer does not keep large arrays alive.
-        return Batch(ts[:rows].copy(), sub[:rows].copy(), diff[:rows].copy(), data[:, :rows].copy())
+        return Batch(ts[:rows].copy(), seq_tick[:rows].copy(), diff[:rows].copy(), data[:, :rows].copy())
 
     def contents(self) -> I64:
         return self._repeated(kernel.OUT)
@@ -86,10 +86,10 @@ class Bag:
         words = [*range(groups.KEY, groups.KEY + self._columns), groups.KEY_NULLS]
         return np.ascontiguousarray(np.repeat(records[:, words], records[:, times], axis=0).T)
 
-    def next_instant(self) -> Bound | None:
+    def next_instant(self) -> Frontier | None:
         return None
 
-    def needs_input_since(self) -> Bound | None:
+    def needs_input_since(self) -> Frontier | None:
         return BEGIN if len(self._rows) else None
 
     def snapshot(self) -> State:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kasen.engine.batch import Batch, Bound, merge
+from kasen.engine.batch import Batch, Frontier, merge
 from kasen.engine.operator import Stateless
 
 
@@ -14,6 +14,6 @@ class Union(Stateless):
     def __init__(self, columns: int) -> None:
         self._columns = columns
 
-    def process(self, inputs: Sequence[Batch], upto: Bound) -> Batch:
+    def process(self, inputs: Sequence[Batch], upto: Frontier) -> Batch:
         del upto
         return merge(inputs, self._columns)

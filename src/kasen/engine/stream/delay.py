@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from kasen.engine.batch import Batch, Bound, empty
+from kasen.engine.batch import Batch, Frontier, empty
 from kasen.engine.fifo import Fifo
 from kasen.engine.operator import State
 
@@ -25,7 +25,7 @@ class Delay:
         self._due.drop(len(self._due))
         self._closed = True
 
-    def process(self, inputs: Sequence[Batch], upto: Bound) -> Batch:
+    def process(self, inputs: Sequence[Batch], upto: Frontier) -> Batch:
         batch = inputs[0]
         if self._closed:
             return empty(self._columns)
@@ -34,21 +34,21 @@ class Delay:
         due = self._due
         count = int(np.searchsorted(due.ts, upto.ts, "left"))
         ties = int(np.searchsorted(due.ts, upto.ts, "right"))
-        count += int(np.searchsorted(due.sub[count:ties], upto.sub, "left"))
+        count += int(np.searchsorted(due.seq_tick[count:ties], upto.seq_tick, "left"))
         ready = Batch(
-            due.ts[:count].copy(), due.sub[:count].copy(), np.ones(count, np.int64), due.rows(0, count)
+            due.ts[:count].copy(), due.seq_tick[:count].copy(), np.ones(count, np.int64), due.rows(0, count)
         )
         due.drop(count)
         return ready
 
     def _moved(self, batch: Batch) -> Batch:
         if self._length is None:
-            return Batch(batch.ts, batch.sub + 1, batch.diff, batch.data)
-        return Batch(batch.ts + self._length, batch.sub, batch.diff, batch.data)
+            return Batch(batch.ts, batch.seq_tick + 1, batch.diff, batch.data)
+        return Batch(batch.ts + self._length, batch.seq_tick, batch.diff, batch.data)
 
-    def next_instant(self) -> Bound | None:
+    def next_instant(self) -> Frontier | None:
         due = self._due
-        return Bound(int(due.ts[0]), int(due.sub[0])) if len(due) else None
+        return Frontier(int(due.ts[0]), int(due.seq_tick[0])) if len(due) else None
 
     def snapshot(self) -> State:
         return self._due.snapshot()
@@ -56,9 +56,9 @@ class Delay:
     def restore(self, state: State) -> None:
         self._due.restore(state)
 
-    def needs_input_since(self) -> Bound | None:
+    def needs_input_since(self) -> Frontier | None:
         due = self._due
         if not len(due):
             return None
-        ts, sub = int(due.ts[0]), int(due.sub[0])
-        return Bound(ts, sub - 1) if self._length is None else Bound(ts - self._length, sub)
+        ts, seq_tick = int(due.ts[0]), int(due.seq_tick[0])
+        return Frontier(ts, seq_tick - 1) if self._length is None else Frontier(ts - self._length, seq_tick)

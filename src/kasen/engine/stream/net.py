@@ -14,7 +14,7 @@ def net(batch: Batch) -> Batch:
     """
     if len(batch) == 1 and batch.diff[0]:
         return batch
-    rows, diff = consolidate(batch.ts, batch.sub, batch.diff, batch.data)
+    rows, diff = consolidate(batch.ts, batch.seq_tick, batch.diff, batch.data)
     if len(rows) == len(batch):
         return batch  # each row stood alone in its instant, and none was zero
     netted = batch.take(rows)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from kasen.engine.batch import BEGIN, I64, Batch, Bound, are_ones, ones
+from kasen.engine.batch import BEGIN, I64, Batch, Frontier, are_ones, ones
 from kasen.engine.kernels import groups
 from kasen.engine.kernels.columns import all_units, signed
 from kasen.engine.operator import State, Stateless
@@ -27,10 +27,10 @@ def units(batch: Batch) -> Batch:
         return batch
     size = np.abs(batch.diff)
     spread = batch.take(np.repeat(np.arange(len(batch)), size))
-    return Batch(spread.ts, spread.sub, np.sign(spread.diff), spread.data)
+    return Batch(spread.ts, spread.seq_tick, np.sign(spread.diff), spread.data)
 
 
-class Inserted(Stateless):
+class IStreamDStream(Stateless):
     """ISTREAM: what entered between one instant and the next, as bags. With sign -1, DSTREAM: what left."""
 
     def __init__(self, order: ValueOrder, sign: int, *, netted: bool) -> None:
@@ -38,7 +38,7 @@ class Inserted(Stateless):
         self._sign = sign
         self._netted = netted  # equal rows never enter and leave in one instant: nothing to cancel
 
-    def process(self, inputs: Sequence[Batch], upto: Bound) -> Batch:
+    def process(self, inputs: Sequence[Batch], upto: Frontier) -> Batch:
         del upto
         batch = inputs[0]
         count = len(batch)
@@ -72,10 +72,10 @@ class Inserted(Stateless):
             return None
         at = diffs.index(self._sign)
         data = batch.data[:, at : at + 1].copy()
-        return Batch(batch.ts[at : at + 1], batch.sub[at : at + 1], ones(1), data)
+        return Batch(batch.ts[at : at + 1], batch.seq_tick[at : at + 1], ones(1), data)
 
 
-class Whole:
+class RStream:
     """RSTREAM: the whole bag at every instant that the touches (inputs 1, 2, ...) name."""
 
     def __init__(self, columns: int, order: ValueOrder) -> None:
@@ -85,7 +85,7 @@ class Whole:
         self._out = RowBuffer(columns)
         self._control: I64 = np.zeros(kernel.CONTROL, np.int64)
 
-    def process(self, inputs: Sequence[Batch], upto: Bound) -> Batch:
+    def process(self, inputs: Sequence[Batch], upto: Frontier) -> Batch:
         del upto
         return self._fire(inputs[0], _instants(inputs[1:]))
 
@@ -95,7 +95,7 @@ class Whole:
         control[kernel.NEXT] = control[kernel.FIRING] = control[kernel.PUT_OUT] = 0
         while why := kernel.whole(
             changes.ts,
-            changes.sub,
+            changes.seq_tick,
             changes.diff,
             changes.data,
             firings[0],
@@ -113,12 +113,12 @@ class Whole:
                 control[kernel.PUT_OUT] = 0
         return self._order.sort(self._out.take(int(control[kernel.PUT_OUT])))
 
-    def next_instant(self) -> Bound | None:
+    def next_instant(self) -> Frontier | None:
         return None
 
     def held_tuples(self, position: int) -> HeldTuples:
         assert position == 0, "the others are instants"
-        state = Whole.snapshot(self)
+        state = RStream.snapshot(self)
         return without_times(np.repeat(state["data"], state["diff"], axis=1))
 
     def snapshot(self) -> State:
@@ -132,11 +132,11 @@ class Whole:
         times = np.zeros(len(diff), np.int64)
         self._fire(Batch(times, times, diff, data), _NO_INSTANTS)
 
-    def needs_input_since(self) -> Bound | None:
+    def needs_input_since(self) -> Frontier | None:
         return BEGIN if self._control[kernel.DIFFERENT] else None
 
 
-class Every(Whole):
+class PeriodicRStream(RStream):
     """RSTREAM[d]: the whole bag at every (k*d, 0, 0) from the beginning on."""
 
     def __init__(self, columns: int, order: ValueOrder, every: int) -> None:
@@ -144,20 +144,20 @@ class Every(Whole):
         self._every = every
         self._next: int | None = None
 
-    def begin(self, at: Bound) -> None:
+    def begin(self, at: Frontier) -> None:
         first = at.ts // self._every * self._every
-        self._next = first if Bound(first, 0) >= at else first + self._every
+        self._next = first if Frontier(first, 0) >= at else first + self._every
 
-    def process(self, inputs: Sequence[Batch], upto: Bound) -> Batch:
+    def process(self, inputs: Sequence[Batch], upto: Frontier) -> Batch:
         firings: list[int] = []
-        while self._next is not None and Bound(self._next, 0) < upto:
+        while self._next is not None and Frontier(self._next, 0) < upto:
             firings.append(self._next)
             self._next += self._every
         times = np.array(firings, np.int64)
         return self._fire(inputs[0], np.stack([times, np.zeros_like(times)]))
 
-    def next_instant(self) -> Bound | None:
-        return None if self._next is None else Bound(self._next, 0)
+    def next_instant(self) -> Frontier | None:
+        return None if self._next is None else Frontier(self._next, 0)
 
     def snapshot(self) -> State:
         return {**super().snapshot(), "next": np.array([] if self._next is None else [self._next], np.int64)}
@@ -169,7 +169,7 @@ class Every(Whole):
 
 def _instants(touches: Sequence[Batch]) -> I64:
     """The different instants of several batches, in order, as [2, n]."""
-    filled = [np.stack([batch.ts, batch.sub]) for batch in touches if len(batch)]
+    filled = [np.stack([batch.ts, batch.seq_tick]) for batch in touches if len(batch)]
     if not filled:
         return _NO_INSTANTS
     instants: I64 = np.concatenate(filled, axis=1)

@@ -9,7 +9,7 @@ from functools import partial
 
 import numpy as np
 
-from kasen.engine import parallel as two_cores
+from kasen.engine import parallel
 from kasen.engine.batch import I64, ORDER_INTEGER, ORDER_TEXT, Batch
 from kasen.engine.stream.kernels.value_order import are_sorted, find_ties, sort_instants, undecided
 from kasen.engine.text.dictionary import Dictionary
@@ -40,17 +40,17 @@ class ValueOrder:
 
     def _are_sorted(self, batch: Batch) -> bool:
         labels = self._labels()
-        return bool(are_sorted(batch.ts, batch.sub, batch.diff, self._orders, batch.data, labels))
+        return bool(are_sorted(batch.ts, batch.seq_tick, batch.diff, self._orders, batch.data, labels))
 
     def is_sorted(self, batch: Batch) -> bool:
         """Whether rows of one instant, all of which enter, surely stand in the order of their values.
 
         Looks at one column after the other, and mostly at one only: a lazy batch stays lazy.
         """
-        if not two_cores.worth(len(batch)):
+        if not parallel.worth(len(batch)):
             return self._is_sorted_between(batch, 0, len(batch))
         cut = len(batch) // 2
-        there, here = two_cores.both(
+        there, here = parallel.both(
             partial(self._is_sorted_between, batch, cut, len(batch)),
             partial(self._is_sorted_between, batch, 0, cut + 1),
         )
@@ -58,7 +58,7 @@ class ValueOrder:
 
     def _is_sorted_between(self, batch: Batch, begin: int, end: int) -> bool:
         rows = np.empty(end - begin, np.int64)
-        count = int(find_ties(batch.ts[begin:end], batch.sub[begin:end], rows))
+        count = int(find_ties(batch.ts[begin:end], batch.seq_tick[begin:end], rows))
         if count and batch.has_nulls():
             return False
         labels = self._labels()
@@ -78,7 +78,7 @@ class ValueOrder:
             np.empty_like(rows),
             self._counts,
             batch.ts,
-            batch.sub,
+            batch.seq_tick,
             batch.diff,
             self._orders,
             batch.data,

@@ -6,7 +6,7 @@ keeps a label. Most queries never compare texts but for equality, so labels are 
 asked for.
 
 Texts that nothing holds any more are forgotten, and their codes dealt again: see `forget`. Whoever keeps
-a table by code learns from `Newcomers` which codes have a text that the table does not know.
+a table by code learns from `NewCodes` which codes have a text that the table does not know.
 
 Texts come from every thread that pushes, while others run the pipeline: codes are dealt, labels made and
 texts forgotten by one thread at a time. Labels stay as they are for those who have them.
@@ -225,7 +225,7 @@ class Dictionary:
         self._dealt.append(code)
 
 
-class Newcomers:
+class NewCodes:
     """For whoever keeps a table by code: the codes that have got a text since the last time."""
 
     def __init__(self, dictionary: Dictionary) -> None:

@@ -12,17 +12,17 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from kasen.engine.batch import I64, Batch, Bound, concat
+from kasen.engine.batch import I64, Batch, Frontier, concat
 from kasen.engine.operator import State
-from kasen.engine.window.window import Now, Range, Rows, Slide, Unbounded
+from kasen.engine.window.window import NowWindow, RangeWindow, RowsWindow, SlideWindow, UnboundedWindow
 
-Window = Unbounded | Now | Range | Rows | Slide
+Window = UnboundedWindow | NowWindow | RangeWindow | RowsWindow | SlideWindow
 
 #: The NULL bits of both bounds.
 _UNKNOWN = 0b11
 
 
-class Touches:
+class WindowActivity:
     """One change without columns at each instant at which the window of a stream moves.
 
     `window` is over zero columns. For RANGE, NOW and ROWS its entering and leaving are the touches; a
@@ -32,15 +32,15 @@ class Touches:
     def __init__(self, window: Window) -> None:
         self._window = window
 
-    def process(self, inputs: Sequence[Batch], upto: Bound) -> Batch:
+    def process(self, inputs: Sequence[Batch], upto: Frontier) -> Batch:
         return once(self._window.process((_without_columns(inputs[0]),), upto))
 
     def count_on(self, first: int) -> None:
         """On a new operator: the next tuple is number `first` of the stream."""
-        if isinstance(self._window, Rows):
+        if isinstance(self._window, RowsWindow):
             self._window.count_on(first)
 
-    def next_instant(self) -> Bound | None:
+    def next_instant(self) -> Frontier | None:
         return self._window.next_instant()
 
     def snapshot(self) -> State:
@@ -49,7 +49,7 @@ class Touches:
     def restore(self, state: State) -> None:
         self._window.restore(state)
 
-    def needs_input_since(self) -> Bound | None:
+    def needs_input_since(self) -> Frontier | None:
         return self._window.needs_input_since()
 
     @property
@@ -57,7 +57,7 @@ class Touches:
         return self._window
 
 
-class Reports:
+class WindowReports:
     """When a [RANGE length SLIDE slide] window reports, and with which bounds.
 
     It reports at each k*slide whose window [k*slide - length, k*slide) holds a tuple, and once more when
@@ -74,14 +74,14 @@ class Reports:
         self._was_empty = True
         self._last: int | None = None  # the time of the latest tuple
         self._shown: tuple[int, int] | None = None
-        self._begin: Bound | None = None
+        self._begin: Frontier | None = None
         self._begun = False
 
-    def begin(self, at: Bound) -> None:
+    def begin(self, at: Frontier) -> None:
         """The pipeline's first instant, at which the row of NULLs appears."""
         self._begin = at
 
-    def process(self, inputs: Sequence[Batch], upto: Bound) -> Batch:
+    def process(self, inputs: Sequence[Batch], upto: Frontier) -> Batch:
         arrivals = inputs[0].ts
         if len(arrivals):
             self._pending = np.concatenate([self._pending, arrivals])
@@ -94,14 +94,14 @@ class Reports:
     def _after(self, ts: int) -> int:
         return (ts // self._slide + 1) * self._slide
 
-    def _reports(self, upto: Bound) -> list[int]:
+    def _reports(self, upto: Frontier) -> list[int]:
         """The times below the frontier at which there is a report."""
         times: list[int] = []
-        if self._next is None or Bound(self._next, 0) >= upto:
+        if self._next is None or Frontier(self._next, 0) >= upto:
             return times
         pending = self._pending.tolist()
         first = 0  # of those that the next report may hold
-        while self._next is not None and Bound(self._next, 0) < upto:
+        while self._next is not None and Frontier(self._next, 0) < upto:
             at = self._next
             first = bisect_left(pending, at - self._length, first)
             is_empty = first == len(pending) or pending[first] >= at
@@ -115,11 +115,11 @@ class Reports:
         self._pending = self._pending[first:]
         return times
 
-    def _rows(self, times: list[int], upto: Bound) -> Batch:
+    def _rows(self, times: list[int], upto: Frontier) -> Batch:
         batches = []
         if not self._begun and self._begin is not None and self._begin < upto:
             self._begun = True
-            batches.append(_bounds_batch([self._begin.ts], [self._begin.sub], [1], [0], [0], [_UNKNOWN]))
+            batches.append(_bounds_batch([self._begin.ts], [self._begin.seq_tick], [1], [0], [0], [_UNKNOWN]))
         if times:
             # A report holds tuples from before it, so it always comes after the beginning.
             ends = np.array([self._shown[1] if self._shown is not None else 0, *times], np.int64)
@@ -133,10 +133,10 @@ class Reports:
             batches.append(batch)
         return concat(batches, 2)
 
-    def next_instant(self) -> Bound | None:
+    def next_instant(self) -> Frontier | None:
         pending = [] if self._begun or self._begin is None or not self._with_bounds else [self._begin]
         if self._next is not None:
-            pending.append(Bound(self._next, 0))
+            pending.append(Frontier(self._next, 0))
         return min(pending, default=None)
 
     def contents(self) -> I64:
@@ -146,14 +146,14 @@ class Reports:
         start, end = self._shown or (0, 0)
         return np.array([[start], [end], [0 if self._shown else 0b11]], np.int64)
 
-    def last_instant(self) -> Bound | None:
+    def last_instant(self) -> Frontier | None:
         """When the window will have reported that it is empty."""
         if not len(self._pending):
-            return None if self._was_empty or self._next is None else Bound(self._next, 0)
-        return Bound(self._after(int(self._pending[-1]) + self._length), 0)
+            return None if self._was_empty or self._next is None else Frontier(self._next, 0)
+        return Frontier(self._after(int(self._pending[-1]) + self._length), 0)
 
     def snapshot(self) -> State:
-        begin = self._begin or Bound(0, 0)
+        begin = self._begin or Frontier(0, 0)
         flags = [self._next is not None, self._was_empty, self._shown is not None, self._begun]
         flags += [self._begin is not None, self._last is not None]
         shown = self._shown or (0, 0)
@@ -171,28 +171,28 @@ class Reports:
         self._was_empty = was_empty
         self._shown = (marks[1], marks[2]) if has_shown else None
         self._begun = begun
-        self._begin = Bound(marks[3], marks[4]) if has_begin else None
+        self._begin = Frontier(marks[3], marks[4]) if has_begin else None
         self._last = marks[5] if has_last else None
 
-    def needs_input_since(self) -> Bound | None:
+    def needs_input_since(self) -> Frontier | None:
         if len(self._pending):
-            return Bound(int(self._pending[0]), 0)
+            return Frontier(int(self._pending[0]), 0)
         # The bounds of the last report stay shown in silence, and follow from the latest tuple.
-        return Bound(self._last, 0) if self._with_bounds and self._last is not None else None
+        return Frontier(self._last, 0) if self._with_bounds and self._last is not None else None
 
 
 def once(batch: Batch) -> Batch:
     """One change of +1 for each instant of a batch without columns."""
     if len(batch) < 2:
-        return Batch(batch.ts, batch.sub, np.ones(len(batch), np.int64), batch.data)
+        return Batch(batch.ts, batch.seq_tick, np.ones(len(batch), np.int64), batch.data)
     first = np.ones(len(batch), np.bool_)
-    first[1:] = (batch.ts[1:] != batch.ts[:-1]) | (batch.sub[1:] != batch.sub[:-1])
+    first[1:] = (batch.ts[1:] != batch.ts[:-1]) | (batch.seq_tick[1:] != batch.seq_tick[:-1])
     taken = batch.where(first)
-    return Batch(taken.ts, taken.sub, np.ones(len(taken), np.int64), taken.data)
+    return Batch(taken.ts, taken.seq_tick, np.ones(len(taken), np.int64), taken.data)
 
 
 def _without_columns(batch: Batch) -> Batch:
-    return Batch(batch.ts, batch.sub, batch.diff, np.zeros((1, len(batch)), np.int64))
+    return Batch(batch.ts, batch.seq_tick, batch.diff, np.zeros((1, len(batch)), np.int64))
 
 
 def _touched(times: list[int]) -> Batch:
@@ -202,7 +202,7 @@ def _touched(times: list[int]) -> Batch:
 
 
 def _bounds_batch(
-    ts: ArrayLike, sub: ArrayLike, diff: ArrayLike, start: ArrayLike, end: ArrayLike, nulls: ArrayLike
+    ts: ArrayLike, seq_tick: ArrayLike, diff: ArrayLike, start: ArrayLike, end: ArrayLike, nulls: ArrayLike
 ) -> Batch:
     data = np.array([start, end, nulls], np.int64)
-    return Batch(np.array(ts, np.int64), np.array(sub, np.int64), np.array(diff, np.int64), data)
+    return Batch(np.array(ts, np.int64), np.array(seq_tick, np.int64), np.array(diff, np.int64), data)

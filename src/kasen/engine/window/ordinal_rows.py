@@ -10,12 +10,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from kasen.engine.batch import I64, Batch, Bound, concat, empty, two_in_order
+from kasen.engine.batch import I64, Batch, Frontier, concat, empty, two_in_order
 from kasen.engine.fifo import Fifo
 from kasen.engine.operator import State
 
 
-class OrdinalRows:
+class OrdinalRowsWindow:
     """Tuple number o (from 1) is in the window from the arrival of ceil(o / slide) * slide on, until that of
     the first multiple of slide >= o + count."""
 
@@ -27,7 +27,7 @@ class OrdinalRows:
         self._entered = 0  # how many of the held tuples are in the relation
         self._total = 0  # how many tuples the whole stream has had
 
-    def process(self, inputs: Sequence[Batch], upto: Bound) -> Batch:
+    def process(self, inputs: Sequence[Batch], upto: Frontier) -> Batch:
         del upto
         batch, every = inputs
         if not len(every):
@@ -58,12 +58,14 @@ class OrdinalRows:
         rows = self._held.rows(first, first + len(arrivals))
         # The NULL word moves up: the ordinal stays behind.
         data = np.ascontiguousarray(np.delete(rows, self._columns, axis=0))
-        return Batch(every.ts[arrivals], every.sub[arrivals], np.full(len(arrivals), diff, np.int64), data)
+        return Batch(
+            every.ts[arrivals], every.seq_tick[arrivals], np.full(len(arrivals), diff, np.int64), data
+        )
 
     def contents(self) -> I64:
         return np.ascontiguousarray(np.delete(self._held.rows(0, self._entered), self._columns, axis=0))
 
-    def next_instant(self) -> Bound | None:
+    def next_instant(self) -> Frontier | None:
         return None
 
     def snapshot(self) -> State:
@@ -73,6 +75,6 @@ class OrdinalRows:
         self._held.restore(state)
         self._total, self._entered = (int(mark) for mark in state["marks"])
 
-    def needs_input_since(self) -> Bound | None:
+    def needs_input_since(self) -> Frontier | None:
         held = self._held
-        return Bound(int(held.ts[0]), int(held.sub[0])) if len(held) else None
+        return Frontier(int(held.ts[0]), int(held.seq_tick[0])) if len(held) else None

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from kasen.engine.batch import BEGIN, I64, Batch, Bound, concat
+from kasen.engine.batch import BEGIN, I64, Batch, Frontier, concat
 from kasen.engine.kernels.hashing import hash_columns
 from kasen.engine.operator import State
 from kasen.engine.window.held_tuples import HeldTuples, without_times
@@ -16,7 +16,7 @@ from kasen.engine.window.kernels.partition import COUNT, HEAD, push, rehash
 _LEAST = 64
 
 
-class PartitionRows:
+class PartitionWindow:
     """Keys are column numbers; NULLs among them are equal to one another."""
 
     def __init__(self, columns: int, keys: tuple[int, ...], count: int) -> None:
@@ -33,7 +33,7 @@ class PartitionRows:
         self._free = np.arange(_LEAST - 1, -1, -1, dtype=np.int64)
         self._sizes = np.array([0, _LEAST], np.int64)
 
-    def process(self, inputs: Sequence[Batch], upto: Bound) -> Batch:
+    def process(self, inputs: Sequence[Batch], upto: Frontier) -> Batch:
         del upto
         batch = inputs[0]
         if not len(batch):
@@ -60,9 +60,9 @@ class PartitionRows:
             return batch
         by = leaving[self._width, :pushed]
         gone = np.ascontiguousarray(leaving[: self._width, :pushed])
-        out = Batch(batch.ts[by], batch.sub[by], np.full(pushed, -1, np.int64), gone)
+        out = Batch(batch.ts[by], batch.seq_tick[by], np.full(pushed, -1, np.int64), gone)
         both = concat((batch, out), self._width - 1)
-        return both.take(np.lexsort((both.sub, both.ts)))
+        return both.take(np.lexsort((both.seq_tick, both.ts)))
 
     def contents(self) -> I64:
         held = np.ones(len(self._links), np.bool_)
@@ -114,7 +114,7 @@ class PartitionRows:
             self._table = np.full(size, -1, np.int64)
             rehash(self._part_hash, partitions, self._table)
 
-    def next_instant(self) -> Bound | None:
+    def next_instant(self) -> Frontier | None:
         return None
 
     def snapshot(self) -> State:
@@ -143,6 +143,6 @@ class PartitionRows:
         self._table = np.full(size, -1, np.int64)
         rehash(self._part_hash, len(self._meta), self._table)
 
-    def needs_input_since(self) -> Bound | None:
+    def needs_input_since(self) -> Frontier | None:
         """A partition may have been silent for ever, so recent input cannot rebuild it."""
         return BEGIN if self._sizes[0] else None

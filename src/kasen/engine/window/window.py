@@ -12,21 +12,21 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from kasen.engine.batch import I64, Batch, Bound, concat, empty, two_in_order
+from kasen.engine.batch import I64, Batch, Frontier, concat, empty, two_in_order
 from kasen.engine.fifo import Fifo
 from kasen.engine.operator import State
 from kasen.engine.window.held_tuples import HeldTuples
 from kasen.engine.window.kernels import timed as kernel
 
 
-class Unbounded:
+class UnboundedWindow:
     """Every tuple so far: a stream's tuples are the relation's changes."""
 
-    def process(self, inputs: Sequence[Batch], upto: Bound) -> Batch:
+    def process(self, inputs: Sequence[Batch], upto: Frontier) -> Batch:
         del upto
         return inputs[0]
 
-    def next_instant(self) -> Bound | None:
+    def next_instant(self) -> Frontier | None:
         return None
 
     def snapshot(self) -> State:
@@ -35,11 +35,11 @@ class Unbounded:
     def restore(self, state: State) -> None:
         del state
 
-    def needs_input_since(self) -> Bound | None:
+    def needs_input_since(self) -> Frontier | None:
         return None
 
 
-class Timed:
+class TimedWindow:
     """What RANGE, NOW and RANGE SLIDE have in common; `shape` says when a tuple enters and leaves."""
 
     def __init__(self, columns: int, kind: int, length: int = 0, slide: int = 1) -> None:
@@ -48,7 +48,7 @@ class Timed:
         self._held = Fifo(columns)
         self._entered = 0
 
-    def process(self, inputs: Sequence[Batch], upto: Bound) -> Batch:
+    def process(self, inputs: Sequence[Batch], upto: Frontier) -> Batch:
         batch = inputs[0]
         held = self._held
         if len(batch):
@@ -58,28 +58,28 @@ class Timed:
         start, end = held.span
         entered = start + self._entered
         left, entered_to = kernel.moved(
-            held.instants, start, entered, end, self._shape, min(upto.ts, _GREATEST), upto.sub
+            held.instants, start, entered, end, self._shape, min(upto.ts, _GREATEST), upto.seq_tick
         )
         count = entered_to - entered + left - start
-        ts, sub, diff = np.empty(count, np.int64), np.empty(count, np.int64), np.empty(count, np.int64)
+        ts, seq_tick, diff = np.empty(count, np.int64), np.empty(count, np.int64), np.empty(count, np.int64)
         data = np.empty((self._columns + 1, count), np.int64)
         if count:
             order = np.empty(count, np.int64)
             kernel.changes(
-                held.instants, held.data, start, left, entered, order, ts, sub, diff, data, self._shape
+                held.instants, held.data, start, left, entered, order, ts, seq_tick, diff, data, self._shape
             )
             held.drop(left - start)
             self._entered = entered_to - left
-        return Batch(ts, sub, diff, data)
+        return Batch(ts, seq_tick, diff, data)
 
-    def next_instant(self) -> Bound | None:
+    def next_instant(self) -> Frontier | None:
         held = self._held
         if not len(held):
             return None
         start, end = held.span
-        return Bound(*kernel.due(held.instants, start, start + self._entered, end, self._shape))
+        return Frontier(*kernel.due(held.instants, start, start + self._entered, end, self._shape))
 
-    def last_instant(self) -> Bound | None:
+    def last_instant(self) -> Frontier | None:
         """When the newest tuple held leaves."""
         return self._leaving(-1) if len(self._held) else None
 
@@ -90,8 +90,8 @@ class Timed:
         del position
         return HeldTuples(self._held.batch())
 
-    def _leaving(self, at: int) -> Bound:
-        return Bound(*kernel.leaving(int(self._held.ts[at]), int(self._held.sub[at]), self._shape))
+    def _leaving(self, at: int) -> Frontier:
+        return Frontier(*kernel.leaving(int(self._held.ts[at]), int(self._held.seq_tick[at]), self._shape))
 
     def snapshot(self) -> State:
         return {**self._held.snapshot(), "entered": np.array([self._entered])}
@@ -100,26 +100,26 @@ class Timed:
         self._held.restore(state)
         self._entered = int(state["entered"][0])
 
-    def needs_input_since(self) -> Bound | None:
+    def needs_input_since(self) -> Frontier | None:
         held = self._held
-        return Bound(int(held.ts[0]), int(held.sub[0])) if len(held) else None
+        return Frontier(int(held.ts[0]), int(held.seq_tick[0])) if len(held) else None
 
 
-class Range(Timed):
+class RangeWindow(TimedWindow):
     """[RANGE length]: alive while the instant's ts <= its ts + length."""
 
     def __init__(self, columns: int, length: int) -> None:
         super().__init__(columns, kernel.RANGE, length)
 
 
-class Now(Timed):
+class NowWindow(TimedWindow):
     """[NOW]: alive at its own instant, leaving one tick later."""
 
     def __init__(self, columns: int) -> None:
         super().__init__(columns, kernel.NOW)
 
 
-class Slide(Timed):
+class SlideWindow(TimedWindow):
     """[RANGE length SLIDE slide]: in the windows [k*slide - length, k*slide) that hold its ts.
 
     The first is at the least k*slide > ts; it is out at the least k*slide > ts + length. With
@@ -131,7 +131,7 @@ class Slide(Timed):
         self._length = length
         self._slide = slide
 
-    def process(self, inputs: Sequence[Batch], upto: Bound) -> Batch:
+    def process(self, inputs: Sequence[Batch], upto: Frontier) -> Batch:
         batch = inputs[0]
         if self._length < self._slide and len(batch):
             first = _next_multiple(batch.ts, self._slide)
@@ -140,7 +140,7 @@ class Slide(Timed):
         return super().process((batch,), upto)
 
 
-class Rows:
+class RowsWindow:
     """[ROWS count SLIDE slide]: the last `count` of the first c tuples, c the greatest full slide so far.
 
     Tuple number o (from 1) enters when number ceil(o / slide) * slide arrives, and leaves when the first
@@ -155,9 +155,9 @@ class Rows:
         self._first = 1  # the ordinal of the oldest tuple held
         self._entered = 0  # how many of the held tuples are in the relation
         self._dropped = (-(2**63), 0, 0)  # the instant dropped last, and how many of its tuples were
-        self._start: Bound | None = None  # what is older than this was counted by another copy
+        self._start: Frontier | None = None  # what is older than this was counted by another copy
 
-    def process(self, inputs: Sequence[Batch], upto: Bound) -> Batch:
+    def process(self, inputs: Sequence[Batch], upto: Frontier) -> Batch:
         del upto
         batch = inputs[0]
         if self._start is not None and len(batch):
@@ -181,12 +181,12 @@ class Rows:
 
     def _drop(self, count: int) -> None:
         if count:
-            ts, sub = self._held.ts, self._held.sub
-            last = int(ts[count - 1]), int(sub[count - 1])
+            ts, seq_tick = self._held.ts, self._held.seq_tick
+            last = int(ts[count - 1]), int(seq_tick[count - 1])
             run = 1
             if count > 1:
                 of_ts = int(np.searchsorted(ts[:count], last[0], "left"))
-                run = count - of_ts - int(np.searchsorted(sub[of_ts:count], last[1], "left"))
+                run = count - of_ts - int(np.searchsorted(seq_tick[of_ts:count], last[1], "left"))
             before = self._dropped[2] if self._dropped[:2] == last and run == count else 0
             self._dropped = (*last, before + run)
             self._held.drop(count)
@@ -196,21 +196,21 @@ class Rows:
         assert self._start is not None
         first = int(np.searchsorted(batch.ts, self._start.ts, "left"))
         same = int(np.searchsorted(batch.ts, self._start.ts, "right"))
-        first += int(np.searchsorted(batch.sub[first:same], self._start.sub, "left"))
+        first += int(np.searchsorted(batch.seq_tick[first:same], self._start.seq_tick, "left"))
         if first < len(batch):
             self._start = None
         return batch.take(np.arange(first, len(batch)))
 
-    def counted(self) -> tuple[Bound, int] | None:
+    def counted(self) -> tuple[Frontier, int] | None:
         """The oldest instant held, and how many tuples came before it: what `count_from` needs."""
         held = self._held
         if not len(held):
             return None
-        oldest = Bound(int(held.ts[0]), int(held.sub[0]))
+        oldest = Frontier(int(held.ts[0]), int(held.seq_tick[0]))
         ahead = self._dropped[2] if self._dropped[:2] == oldest else 0
         return oldest, self._first - 1 - ahead
 
-    def count_from(self, oldest: Bound, before: int) -> None:
+    def count_from(self, oldest: Frontier, before: int) -> None:
         """On a new operator: `before` tuples came before the instant `oldest`; older ones are passed over."""
         self._start = oldest
         self._first = before + 1
@@ -238,9 +238,11 @@ class Rows:
         """Tuples from `position` on, changing at the arrival of the ordinals that `when` gives."""
         ordinals = np.arange(rows.shape[1], dtype=np.int64) + (self._first + position)
         arrivals = when(ordinals) - before - 1
-        return Batch(batch.ts[arrivals], batch.sub[arrivals], np.full(len(arrivals), diff, np.int64), rows)
+        return Batch(
+            batch.ts[arrivals], batch.seq_tick[arrivals], np.full(len(arrivals), diff, np.int64), rows
+        )
 
-    def next_instant(self) -> Bound | None:
+    def next_instant(self) -> Frontier | None:
         return None
 
     def snapshot(self) -> State:
@@ -255,13 +257,13 @@ class Rows:
     def restore(self, state: State) -> None:
         self._held.restore(state)
         self._first, self._entered = (int(mark) for mark in state["marks"])
-        ts, sub, count = (int(mark) for mark in state["dropped"])
-        self._dropped = ts, sub, count
-        self._start = Bound(*(int(mark) for mark in state["start"])) if len(state["start"]) else None
+        ts, seq_tick, count = (int(mark) for mark in state["dropped"])
+        self._dropped = ts, seq_tick, count
+        self._start = Frontier(*(int(mark) for mark in state["start"])) if len(state["start"]) else None
 
-    def needs_input_since(self) -> Bound | None:
+    def needs_input_since(self) -> Frontier | None:
         held = self._held
-        return Bound(int(held.ts[0]), int(held.sub[0])) if len(held) else None
+        return Frontier(int(held.ts[0]), int(held.seq_tick[0])) if len(held) else None
 
 
 _GREATEST = 2**63 - 1
@@ -290,4 +292,4 @@ def _in_order(changes: list[Batch], columns: int) -> Batch:
 
 def _owned(batch: Batch) -> Batch:
     """A copy of what may be a view of the queue."""
-    return Batch(batch.ts.copy(), batch.sub.copy(), batch.diff, batch.data)
+    return Batch(batch.ts.copy(), batch.seq_tick.copy(), batch.diff, batch.data)

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from kasen.ha.config import Neighbour
 from kasen.ha.link.out_queue import since
-from kasen.ha.link.wire import BEGIN, Piece
+from kasen.ha.link.wire import BEGIN, LinkPiece
 
 
 class Inbox:
@@ -23,16 +23,16 @@ class Inbox:
         self.link = link
         self.received = BEGIN
         self.ended = False
-        self.waiting: deque[Piece] = deque()
+        self.waiting: deque[LinkPiece] = deque()
         self.waiting_rows = 0
         self.worked_rows = 0
-        self.log: list[Piece] = []
+        self.log: list[LinkPiece] = []
         self.keeps_log = False
 
-    def take(self, piece: Piece) -> None:
+    def take(self, piece: LinkPiece) -> None:
         """Adds a piece that begins at or before `received`; what was received before is passed over."""
         if piece.start < self.received and piece.batch is not None:
-            piece = Piece(since(piece.batch, self.received), self.received, piece.upto, piece.ended)
+            piece = LinkPiece(since(piece.batch, self.received), self.received, piece.upto, piece.ended)
         if piece.upto <= self.received and (not piece.ended or self.ended):
             return
         self.received = max(self.received, piece.upto)
@@ -64,7 +64,7 @@ class Inbox:
         self.waiting = deque(self.log)
         self.waiting_rows = sum(piece.rows for piece in self.log)
 
-    def next(self, most: int) -> Piece | None:
+    def next(self, most: int) -> LinkPiece | None:
         """What waits, as one piece of about `most` rows: a run costs much the same for one or many."""
         if not self.waiting:
             return None
@@ -78,7 +78,7 @@ class Inbox:
                 batches.append(last.batch)
         self.waiting_rows -= rows
         batch = batches[0] if len(batches) == 1 else pa.concat_batches(batches) if batches else None
-        return Piece(batch, first.start, last.upto, last.ended)
+        return LinkPiece(batch, first.start, last.upto, last.ended)
 
 
 def _fits(batches: list[pa.RecordBatch], next_: pa.RecordBatch | None) -> bool:

@@ -10,7 +10,7 @@ import pyarrow.flight as flight
 
 from kasen.errors import DataError
 from kasen.ha.config import read_node
-from kasen.ha.link.wire import Json, Piece, ask, call_options, connect, pack
+from kasen.ha.link.wire import Json, LinkPiece, ask, call_options, connect, pack
 
 SCHEMA = pa.schema(
     [
@@ -25,15 +25,15 @@ SCHEMA = pa.schema(
 _ASK_SECONDS = 30.0
 
 
-class Journal:
+class PieceJournal:
     """The node's side: keeps pieces until the engine has committed them."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._first = 0
-        self._kept: list[tuple[str, Piece]] = []
+        self._kept: list[tuple[str, LinkPiece]] = []
 
-    def add(self, pieces: list[tuple[str, Piece]]) -> int:
+    def add(self, pieces: list[tuple[str, LinkPiece]]) -> int:
         """The number after the last one."""
         with self._lock:
             self._kept += pieces
@@ -70,7 +70,7 @@ class Journal:
         return pa.Table.from_pylist(rows, SCHEMA)
 
 
-def pieces_of(table: pa.Table, schemas: dict[str, pa.Schema]) -> list[tuple[int, str, Piece]]:
+def pieces_of(table: pa.Table, schemas: dict[str, pa.Schema]) -> list[tuple[int, str, LinkPiece]]:
     """What `Journal.read` gave, in order of number."""
     found = []
     for row in sorted(table.to_pylist(), key=lambda row: int(row["number"])):
@@ -78,7 +78,7 @@ def pieces_of(table: pa.Table, schemas: dict[str, pa.Schema]) -> list[tuple[int,
         batch = None
         if content is not None:
             batch = pa.ipc.read_record_batch(pa.py_buffer(content), schemas[row["stream"]])
-        piece = Piece(batch, row["start"], row["upto"], row["ended"])
+        piece = LinkPiece(batch, row["start"], row["upto"], row["ended"])
         found.append((row["number"], row["stream"], piece))
     return found
 

@@ -10,13 +10,13 @@ from kasen.connect.chunk import Position
 from kasen.connect.decode import INSTANT_AND_DIFF
 from kasen.connect.draft import Draft
 from kasen.connect.encode import encode
-from kasen.connect.layout import Found
+from kasen.connect.layout import ColumnPositions
 from kasen.connect.registry import layout_of
 from kasen.engine.text.dictionary import Dictionary
 from kasen.errors import DataError
 from kasen.ha.link.out_queue import times
 from kasen.plan.physical import Input
-from kasen.runtime.input.feed import Rows
+from kasen.runtime.input.feed import InputRows
 from kasen.types import Type, to_arrow
 
 
@@ -50,7 +50,7 @@ class LinkRows:
                 )
             columns.append(own.index(field.name.lower()))
         diff = INSTANT_AND_DIFF.index("diff") if one.is_relation else None
-        self._found = Found(tuple(columns), diff)
+        self._found = ColumnPositions(tuple(columns), diff)
         check_types(self._layout, self._found, schema, "the link")
         name = one.schema[one.timestamp].name.lower()
         self._same = own.index(name) if name in own else None
@@ -59,10 +59,10 @@ class LinkRows:
         """DataError if a row is not of its type: a link carries what another node has checked."""
         self._read(batch)
 
-    def rows(self, batch: pa.RecordBatch, dictionary: Dictionary) -> Rows:
+    def rows(self, batch: pa.RecordBatch, dictionary: Dictionary) -> InputRows:
         lines = np.arange(batch.num_rows, dtype=np.int64)
         chunk = self._read(batch).finish(lines + 1, lambda _: "", lambda _: {}, Position("", 0, 0))
-        return Rows(times(batch).copy(), chunk.diff, encode(chunk, dictionary), lines)
+        return InputRows(times(batch).copy(), chunk.diff, encode(chunk, dictionary), lines)
 
     def _read(self, batch: pa.RecordBatch) -> Draft:
         if self._same is not None and not np.array_equal(times(batch), _numbers(batch, self._same)):

@@ -11,7 +11,7 @@ import pyarrow as pa
 from kasen.connect.decode import INSTANT_AND_DIFF
 from kasen.engine.batch import I64
 from kasen.errors import DataError
-from kasen.ha.link.wire import BEGIN, Json, Piece
+from kasen.ha.link.wire import BEGIN, Json, LinkPiece
 
 _END = 2**63 - 1
 
@@ -80,7 +80,7 @@ class OutQueue:
     def rows_since(self, position: int) -> int:
         return self._rows - self.row_number(max(position, self.start))
 
-    def read(self, position: int, most: int) -> Piece:
+    def read(self, position: int, most: int) -> LinkPiece:
         """What lies at or above the position, at most about so many rows, but always whole times."""
         start = max(position, self.start)
         first = bisect_right(self._segments, start, key=lambda segment: segment.upto)
@@ -99,13 +99,13 @@ class OutQueue:
         batch = None
         if taken:
             batch = taken[0] if len(taken) == 1 else pa.concat_batches(taken)
-        return Piece(batch, start, upto, self.ended and upto == self.upto)
+        return LinkPiece(batch, start, upto, self.ended and upto == self.upto)
 
     def __len__(self) -> int:
         return self.rows_since(self.start)
 
 
-def check_stretch(piece: Piece) -> None:
+def check_stretch(piece: LinkPiece) -> None:
     """DataError if a piece's rows are not in order, or not within the stretch of time that it covers."""
     if not BEGIN <= piece.start <= piece.upto <= _END:
         raise DataError(f"a message for the time from {piece.start} to {piece.upto}")

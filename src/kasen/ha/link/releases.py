@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 
 from kasen.ha.link.wire import Json
-from kasen.ha.node_state import Output
+from kasen.ha.node_state import OutputLink
 from kasen.runtime.history import History, Restart
 
 
@@ -59,7 +59,7 @@ class Releases:
         self._positions = positions
         return True
 
-    def told(self, stream: str, outputs: list[Output]) -> Json:
+    def told(self, stream: str, outputs: list[OutputLink]) -> Json:
         """What an acknowledgement says of an input."""
         if self._restart is not None:
             # With how the downstream nodes' copies may start: whoever starts from this must be able to tell.

@@ -17,9 +17,20 @@ import pyarrow as pa
 import pyarrow.flight as flight
 
 from kasen.ha.link.codec import squeeze
-from kasen.ha.link.wire import BEGIN, FAULTS, Json, Piece, call_options, connect, digest, pack, reason, unpack
+from kasen.ha.link.wire import (
+    BEGIN,
+    FAULTS,
+    Json,
+    LinkPiece,
+    call_options,
+    connect,
+    digest,
+    pack,
+    reason,
+    unpack,
+)
 from kasen.ha.node import Node
-from kasen.ha.node_state import Output, Sent
+from kasen.ha.node_state import LinkTraffic, OutputLink
 
 _MOST_ROWS = 1 << 16
 _PAUSE = 0.05
@@ -30,7 +41,7 @@ _MEASURED_ROWS = 64
 class Sender:
     """Sends one output to one copy, over one connection after the other."""
 
-    def __init__(self, node: Node, output: Output, copy: str) -> None:
+    def __init__(self, node: Node, output: OutputLink, copy: str) -> None:
         self._node = node
         self._output = output
         self._copy = copy
@@ -154,7 +165,7 @@ class Sender:
             if piece.rows >= _MEASURED_ROWS:
                 self._output.cost.saw_transfer(time.perf_counter() - begin, piece.rows)
 
-    def _next(self) -> tuple[Piece, Json, Sent] | None:
+    def _next(self) -> tuple[LinkPiece, Json, LinkTraffic] | None:
         """What is to be sent now, if anything. Called with the lock."""
         node, output = self._node, self._output
         queue = output.queue
@@ -188,14 +199,14 @@ class Sender:
         self._ended = piece.ended
         return piece, meta, output.main if to_primary else output.backup
 
-    def _allowed(self, output: Output) -> int:
+    def _allowed(self, output: OutputLink) -> int:
         """How many tuples the secondary may be sent now, within a bound on the overhead."""
         assert output.batch is not None
         if self._node.config.max_overhead is None:
             return _MOST_ROWS
         return int(output.allowance) if output.allowance >= output.batch else 0
 
-    def _account(self, output: Output, rows: int, to_primary: bool) -> None:
+    def _account(self, output: OutputLink, rows: int, to_primary: bool) -> None:
         bound = self._node.config.max_overhead
         if bound is None:
             return
@@ -205,7 +216,7 @@ class Sender:
         else:
             output.allowance -= rows
 
-    def _write_piece(self, writer: Any, piece: Piece, meta: Json, sent: Sent) -> None:
+    def _write_piece(self, writer: Any, piece: LinkPiece, meta: Json, sent: LinkTraffic) -> None:
         compression = self._node.config.compression
         if piece.batch is None:
             writer.write_metadata(pack(meta))

@@ -15,9 +15,9 @@ from kasen.errors import DataError
 from kasen.ha.config import NodeConfig
 from kasen.ha.link.codec import expand
 from kasen.ha.link.inbox import Inbox
-from kasen.ha.link.journal import Journal
+from kasen.ha.link.journal import PieceJournal
 from kasen.ha.link.out_queue import check_stretch
-from kasen.ha.link.wire import Json, Piece, digest, location, pack, reason, server_options, unpack
+from kasen.ha.link.wire import Json, LinkPiece, digest, location, pack, reason, server_options, unpack
 from kasen.ha.node import Node
 
 
@@ -31,7 +31,7 @@ class NodeServer(flight.FlightServerBase):  # type: ignore[misc]
             raise DataError(f"{config.name} cannot listen on {config.listen}: {reason(fault)}") from None
         self._node = node
         self.answers: dict[str, Any] = {}
-        self.journal: Journal | None = None
+        self.journal: PieceJournal | None = None
 
     # ------------------------------------------------------------ links
 
@@ -102,7 +102,7 @@ class NodeServer(flight.FlightServerBase):  # type: ignore[misc]
             if parts:
                 whole = parts[0] if len(parts) == 1 else pa.concat_batches(parts)
                 parts = []
-            piece = Piece(whole, int(meta["start"]), int(meta["upto"]), bool(meta.get("ended")))
+            piece = LinkPiece(whole, int(meta["start"]), int(meta["upto"]), bool(meta.get("ended")))
             check_stretch(piece)
             if whole is not None and node.work is not None:
                 node.work.check(inbox.link.stream, whole)

@@ -51,7 +51,7 @@ def digest(content: bytes | pa.Buffer) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class LinkPiece:
     """A query's changes at times in [start, upto), complete; `ended` if nothing comes after them."""
 
     batch: pa.RecordBatch | None

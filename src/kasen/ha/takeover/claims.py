@@ -37,7 +37,7 @@ class Rewindable(Protocol):
     def rewind(self, position: int) -> None: ...
 
 
-class Ask(Protocol):
+class AskReplica(Protocol):
     """A question to another copy; one of FAULTS if it does not answer."""
 
     def __call__(self, address: str, action: str, body: Json, /) -> Json: ...
@@ -123,7 +123,7 @@ class Candidate:
         node: Node,
         senders: list[Rewindable],
         copies: Mapping[str, tuple[str, ...]],
-        ask: Ask,
+        ask: AskReplica,
         grants: Grants,
         primary_is_back: Callable[[], bool],
     ) -> None:

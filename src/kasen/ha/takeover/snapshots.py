@@ -11,7 +11,7 @@ import pyarrow as pa
 from kasen.engine.operator import State
 from kasen.errors import DataError
 from kasen.ha.link.wire import Json, digest, pack, unpack
-from kasen.ha.node_state import Output
+from kasen.ha.node_state import OutputLink
 
 _DIGEST_BYTES = 16
 
@@ -25,7 +25,7 @@ class Snapshot:
     outputs: list[tuple[Json, pa.RecordBatch | None]]
 
 
-def take(positions: dict[str, int], state: dict[str, State], outputs: list[Output]) -> Snapshot:
+def take(positions: dict[str, int], state: dict[str, State], outputs: list[OutputLink]) -> Snapshot:
     """Called with the node's lock, between runs."""
     queues = []
     for output in outputs:

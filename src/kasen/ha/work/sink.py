@@ -16,7 +16,7 @@ from kasen.connect.csv.sink import CsvSink
 from kasen.errors import DataError
 from kasen.ha.config import Neighbour
 from kasen.ha.link.out_queue import times
-from kasen.ha.link.wire import BEGIN, Json, Piece, digest, pack, unpack
+from kasen.ha.link.wire import BEGIN, Json, LinkPiece, digest, pack, unpack
 from kasen.ha.work.work import Result
 from kasen.runtime.history import Restart
 
@@ -86,7 +86,7 @@ class SinkWork:
     def begin(self, restart: Restart | None) -> None:
         raise AssertionError(f"a sink never starts anew {restart}")
 
-    def process(self, pieces: list[tuple[str, Piece]]) -> Result:
+    def process(self, pieces: list[tuple[str, LinkPiece]]) -> Result:
         for stream, piece in pieces:
             file = self._files[stream]
             if piece.batch is not None:

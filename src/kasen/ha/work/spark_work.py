@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from kasen.errors import KasenError
 from kasen.ha.config import Neighbour
-from kasen.ha.link.journal import Journal, pieces_of
-from kasen.ha.link.wire import Piece
+from kasen.ha.link.journal import PieceJournal, pieces_of
+from kasen.ha.link.wire import LinkPiece
 from kasen.ha.work.work import AppWork, Result
 from kasen.plan.physical import Plan
 from kasen.spark.link_source import LinkQuery
@@ -21,7 +21,7 @@ class SparkWork(AppWork):
 
     def __init__(self, plan: Plan, base: Path, inputs: tuple[Neighbour, ...], file: Path) -> None:
         super().__init__(plan, base, inputs)
-        self.journal = Journal()
+        self.journal = PieceJournal()
         self._link_schemas: dict[str, pa.Schema] = {}
         self._answered = threading.Condition()
         self._done = 0
@@ -40,7 +40,7 @@ class SparkWork(AppWork):
         super().accept(link, schema)
         self._link_schemas[link.stream] = schema
 
-    def process(self, pieces: list[tuple[str, Piece]]) -> Result:
+    def process(self, pieces: list[tuple[str, LinkPiece]]) -> Result:
         last = self.journal.add(pieces)
         with self._answered:
             while self._done < last:

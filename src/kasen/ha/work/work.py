@@ -15,12 +15,12 @@ from kasen.errors import DataError, QueryError
 from kasen.ha.config import Neighbour
 from kasen.ha.link.link_rows import LinkRows
 from kasen.ha.link.out_queue import since
-from kasen.ha.link.wire import BEGIN, Piece
+from kasen.ha.link.wire import BEGIN, LinkPiece
 from kasen.plan.history import is_without_history, why_history
 from kasen.plan.physical import Plan
 from kasen.runtime.history import History, Restart
 from kasen.runtime.input.reader import Reader
-from kasen.runtime.pipeline import Answer, Pipeline
+from kasen.runtime.pipeline import Answer, RunningPipeline
 
 _MOST_READERS = 64
 
@@ -48,7 +48,7 @@ class Work(Protocol):
         """
         ...
 
-    def process(self, pieces: list[tuple[str, Piece]]) -> Result: ...
+    def process(self, pieces: list[tuple[str, LinkPiece]]) -> Result: ...
 
     def begin(self, restart: Restart | None) -> None:
         """Throws all state away and starts anew, in the middle if told how."""
@@ -100,7 +100,7 @@ class AppWork:
         return found
 
     def begin(self, restart: Restart | None) -> None:
-        self.pipeline = Pipeline(self.plan)
+        self.pipeline = RunningPipeline(self.plan)
         self.history = History(self.plan, self.pipeline, restart) if self.why_history is None else None
         self._right_from = restart.at if restart is not None else BEGIN
         self._frontiers = {one.name: BEGIN for one in self._streams}
@@ -118,7 +118,7 @@ class AppWork:
                 while (piece := reader.read(None)) is not None:
                     self.pipeline.add(one.name, piece.rows)
 
-    def process(self, pieces: list[tuple[str, Piece]]) -> Result:
+    def process(self, pieces: list[tuple[str, LinkPiece]]) -> Result:
         for stream, piece in pieces:
             if piece.batch is not None:
                 rows = self._reader(stream, piece.batch.schema).rows(piece.batch, self.pipeline.dictionary)

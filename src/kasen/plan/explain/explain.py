@@ -70,7 +70,7 @@ def _shared(plans: dict[str, Node]) -> dict[Node, int]:
 
 def _branches(node: Node) -> list[Node]:
     """The inputs that are drawn as branches. The instants at which RSTREAM fires are a note instead."""
-    return [child for child in node.children if not isinstance(child, logical.Touches)]
+    return [child for child in node.children if not isinstance(child, logical.WindowActivity)]
 
 
 def _shown(node: Node) -> list[Node]:
@@ -168,7 +168,7 @@ def _wrapped(first: str, text: str, later: str) -> list[str]:
 
 def _leaf(leaf: Node, time: Type) -> str:
     """A leaf of an RSTREAM: what its window stands on, and the window."""
-    assert isinstance(leaf, logical.Touches)
+    assert isinstance(leaf, logical.WindowActivity)
     stream = leaf.child
     while isinstance(stream, logical.Project | logical.Filter):
         stream = stream.child
@@ -185,9 +185,9 @@ def describe(node: Node, time: Type) -> str:
             return f"Read {name}"
         case logical.WindowNode(window=window):
             return f"Window {show_window(window, time, node.child)}"
-        case logical.Reports(window=window):
+        case logical.WindowReports(window=window):
             return f"Reports of {show_window(window, time)}"
-        case logical.Touches():
+        case logical.WindowActivity():
             return f"Instants of {_leaf(node, time)}"
         case logical.Filter(condition=condition):
             return f"Filter {show(condition)}"
@@ -325,7 +325,7 @@ def state(node: Node, time: Type) -> str:
             return "the relation" if kind.value == "RSTREAM" else "none"
         case logical.Delay():
             return "tuples on their way"
-        case logical.Reports():
+        case logical.WindowReports():
             return "times of tuples in the window"
         case logical.SetOp(kind=kind, all=all_) if kind.value == "UNION" and all_:
             return "none"

@@ -5,15 +5,15 @@ from __future__ import annotations
 from kasen.plan.explain.explain import describe, show_window
 from kasen.plan.exprs import show
 from kasen.plan.logical import Filter, Node, Project, Scan
-from kasen.plan.lower.joins import LeftJoined, MultiJoin, Numbered, Selected
+from kasen.plan.lower.joins import InputNumbering, LeftDrivenJoin, MultiJoin, TreeSelection
 from kasen.plan.lower.lower import CountedJoin, OrdinalRows, Pad, SlidingAggregate
-from kasen.plan.shard.exchange import Exchange, To
-from kasen.plan.shard.fragments import Cut, Fragment
+from kasen.plan.shard.exchange import Destination, Exchange
+from kasen.plan.shard.fragments import Fragment, FragmentPlan
 from kasen.plan.shard.split import Split
 from kasen.types import Type
 
 
-def explain_fragments(cut: Cut) -> str:
+def explain_fragments(cut: FragmentPlan) -> str:
     """A block of text, level by level; as on executors, so in the driver, where all shards are one."""
     lines = ["on executors:"]
     for fragment in cut.fragments:
@@ -24,19 +24,19 @@ def explain_fragments(cut: Cut) -> str:
     return "\n".join(lines) + "\n"
 
 
-def exchanges(cut: Cut) -> str:
+def exchanges(cut: FragmentPlan) -> str:
     """How rows move between shards, in a few words: the name of the job that moves them."""
     ways = [_way(edge) for fragment in cut.fragments for edge in fragment.inputs if not edge.instants]
     return "exchange " + "; ".join(dict.fromkeys(ways)) if ways else "no exchange"
 
 
 def _way(edge: Exchange) -> str:
-    if edge.to is not To.KEY:
+    if edge.to is not Destination.KEY:
         return str(edge.to.value)
     return f"by {', '.join(show(key) for key in edge.keys)}"
 
 
-def _exchange(cut: Cut, edge: Exchange) -> str:
+def _exchange(cut: FragmentPlan, edge: Exchange) -> str:
     source = cut.plan.steps[edge.source].node
     what = source.name if isinstance(source, Scan) else _describe(source, cut.plan.app.time)
     if edge.instants:
@@ -46,14 +46,14 @@ def _exchange(cut: Cut, edge: Exchange) -> str:
     return f"{what}: {_way(edge)}"
 
 
-def _steps(cut: Cut, fragment: Fragment) -> list[tuple[Node, Split | None]]:
+def _steps(cut: FragmentPlan, fragment: Fragment) -> list[tuple[Node, Split | None]]:
     """The steps of a level that remember something, and their splits; the others go along with them."""
     here = {step.node for step in fragment.first.steps}
     joins: dict[Node, Node] = {each.join: each for each in here if isinstance(each, CountedJoin)}
     return [
         (joins.get(step.node, step.node), cut.splits[step.id])
         for step in cut.plan.steps
-        if not isinstance(step.node, Scan | Project | Filter | Pad | Numbered)
+        if not isinstance(step.node, Scan | Project | Filter | Pad | InputNumbering)
         and (step.node in here or step.node in joins or _is_counted(step.node, here))
     ]
 
@@ -77,10 +77,10 @@ def _describe(node: Node, time: Type) -> str:
             return _multi_join(name, node, time)
         case CountedJoin(join=join):
             return _multi_join("PairJoin", join, time, node.counted)
-        case LeftJoined(keys=keys, inputs=(left, right)):
+        case LeftDrivenJoin(keys=keys, inputs=(left, right)):
             pairs = [f"{left.schema[a].name} = {right.schema[b].name}" for a, b in keys]
             return f"Root of a tree {' AND '.join(pairs)}"
-        case Selected(trees=trees):
+        case TreeSelection(trees=trees):
             return f"Selector of {len(trees)} trees"
     return describe(node, time)
 

@@ -25,7 +25,7 @@ from kasen.plan.exprs import show
 from kasen.plan.keep.memories import Memory, is_stateless, kept_nowhere, memories, passing
 from kasen.plan.keep.regroup import Regroup, regrouped
 from kasen.plan.keep.window_identity import WindowIdentity, windows_below, windows_of
-from kasen.plan.logical import Node, Streamify, Touches
+from kasen.plan.logical import Node, Streamify, WindowActivity
 from kasen.types import Kind, Type
 
 
@@ -43,7 +43,7 @@ class Replay:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptWindows:
     """What of the old plan the new one goes on with.
 
     `steps` go on as they are. `replays` are by step and input; steps in `regroups` take over groups.
@@ -62,7 +62,7 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class QueryInCatalog:
     """A query with the catalog that it is read against."""
 
     query: RegisteredQuery
@@ -73,7 +73,7 @@ class _Refused(Exception):
     """What the old plan does not remember."""
 
 
-def keep(old: Text, old_plan: Node, new: Text, new_plan: Node) -> Kept:
+def keep(old: QueryInCatalog, old_plan: Node, new: QueryInCatalog, new_plan: Node) -> KeptWindows:
     """What goes on if a query gets a new text."""
     try:
         return _Keeping(old, old_plan, new, new_plan).found()
@@ -83,11 +83,11 @@ def keep(old: Text, old_plan: Node, new: Text, new_plan: Node) -> Kept:
         remedy = (
             f"DROP QUERY {name}, and register it in a second change, with BACKFILL if the stream has RETAIN"
         )
-        return Kept(refusal=QueryError(fault, remedy=remedy))
+        return KeptWindows(refusal=QueryError(fault, remedy=remedy))
 
 
 class _Keeping:
-    def __init__(self, old: Text, old_plan: Node, new: Text, new_plan: Node) -> None:
+    def __init__(self, old: QueryInCatalog, old_plan: Node, new: QueryInCatalog, new_plan: Node) -> None:
         self._plan = new_plan
         goes_over = not (old_plan.is_stream or new_plan.is_stream)
         #: The relations whose rows it takes to go over from one answer to the other.
@@ -101,7 +101,7 @@ class _Keeping:
         self._replays: dict[tuple[Node, int], Replay] = {}
         self._regroups: dict[Node, Regroup] = {}
 
-    def found(self) -> Kept:
+    def found(self) -> KeptWindows:
         for memory in passing(self._plan):
             if self._is_kept(memory):
                 raise _Refused(f"the rows so far of {memory.name} are kept nowhere")
@@ -131,7 +131,7 @@ class _Keeping:
         for node in self._told:
             if (stream := kept_nowhere(node)) is not None:
                 raise _Refused(f"the rows so far of {stream} are kept nowhere")
-        return Kept(kept, self._replays, self._regroups)
+        return KeptWindows(kept, self._replays, self._regroups)
 
     def _goes_on(self, node: Node) -> bool:
         """Whether a step over steps that are kept is in the old plan, too, with the same windows."""
@@ -142,7 +142,7 @@ class _Keeping:
 
     def _is_kept(self, memory: Memory) -> bool:
         """Whether the window that a step of the new plan remembers is one that the old text has, too."""
-        if isinstance(memory.node, Touches):
+        if isinstance(memory.node, WindowActivity):
             # It moves whenever one of several windows does that differ in their filters.
             return any(_is_over(memory, each) for each in self._moving)
         candidates = [each for each in self._new if _is_over(memory, each)]
@@ -181,9 +181,9 @@ class _Keeping:
             for several in self._held.values()
             for each in several
             if each.window == memory.window and each.stream == memory.stream
-            if not isinstance(each.node, Touches)
+            if not isinstance(each.node, WindowActivity)
         ]
-        if isinstance(memory.node, Touches):
+        if isinstance(memory.node, WindowActivity):
             return found
         wanted = self._identity(memory, self._new)
         return [each for each in found if self._identity(each, self._old) == wanted]
@@ -202,7 +202,7 @@ class _Keeping:
     def _replay(self, memory: Memory) -> Replay:
         if memory.is_merged:
             raise _Refused(f"tuples of {memory.name} come to one step together with others")
-        if isinstance(memory.node, logical.Reports):
+        if isinstance(memory.node, logical.WindowReports):
             raise _Refused(f"the bounds of the last report of {memory.name} are not known")
         reasons: list[str] = []
         for holder in self._holders(memory):
@@ -219,10 +219,12 @@ class _Keeping:
         missing = holder.filter - memory.filter
         if missing:
             shown = " and ".join(sorted(map(show, missing)))
-            why = "RSTREAM fires when any tuple leaves, and " if isinstance(memory.node, Touches) else ""
+            why = (
+                "RSTREAM fires when any tuple leaves, and " if isinstance(memory.node, WindowActivity) else ""
+            )
             return f"{why}its old text keeps only those tuples of {memory.name} for which {shown}"
         try:
-            wanted = () if isinstance(memory.node, Touches) else memory.items
+            wanted = () if isinstance(memory.node, WindowActivity) else memory.items
             items = tuple(_over(each, holder.items) for each in wanted)
             more = sorted(memory.filter - holder.filter, key=show)
             condition = conjunction(tuple(_over(each, holder.items) for each in more))

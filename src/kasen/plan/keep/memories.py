@@ -13,21 +13,21 @@ from kasen.cql.bound import Now, PartitionRows, Rows, SetKind, StreamKind, Unbou
 from kasen.cql.expr import Column, Expr, conjuncts
 from kasen.plan import logical
 from kasen.plan.exprs import substitute
-from kasen.plan.logical import Node, Ref, Scan, Streamify, Touches
+from kasen.plan.logical import Node, Ref, Scan, Streamify, WindowActivity
 from kasen.plan.lower import lower
 from kasen.plan.lower.joins import MultiJoin
 
 #: Steps that can tell what they hold, or the rows of all their inputs.
 _TELLING = (
     logical.WindowNode,
-    logical.Reports,
+    logical.WindowReports,
     logical.Aggregate,
     lower.SlidingAggregate,
     logical.Distinct,
     logical.InnerJoin,
     MultiJoin,
 )
-_WINDOWED = (logical.WindowNode, logical.Reports, Touches, lower.SlidingAggregate)
+_WINDOWED = (logical.WindowNode, logical.WindowReports, WindowActivity, lower.SlidingAggregate)
 
 
 def is_stateless(node: Node) -> bool:
@@ -108,7 +108,7 @@ class Memory:
             return False  # its tuples have left by the next time
         if isinstance(self.node, Streamify):
             return self.node.kind is StreamKind.RSTREAM
-        if isinstance(self.node, Touches):
+        if isinstance(self.node, WindowActivity):
             # Only an arrival moves the others.
             counts = isinstance(self.window, Rows) and self.window.slide == 1
             return not (counts or isinstance(self.window, Unbounded | PartitionRows))
@@ -168,7 +168,7 @@ def _behind(owner: Node, position: int, child: Node, window: Window | None) -> I
         match node:
             case Scan() | Ref() if node.is_stream or (isinstance(node, Ref) and node.monotone):
                 through = seen or Unbounded()
-                if isinstance(through, PartitionRows) and not isinstance(owner, Touches):
+                if isinstance(through, PartitionRows) and not isinstance(owner, WindowActivity):
                     through = _placed(through, items)
                 yield Memory(owner, position, node, through, frozenset(asked), items, merged)
             case logical.Filter(child=below, condition=condition):

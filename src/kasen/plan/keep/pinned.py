@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 from kasen.cql.expr import Call, Case, Cast, Column, Expr, Literal
-from kasen.plan.shard.exchange import Exchange, To
+from kasen.plan.shard.exchange import Destination, Exchange
 from kasen.plan.shard.fragments import Pin
 from kasen.plan.shard.generations import Replacement
 from kasen.plan.shard.split import Split
@@ -72,7 +72,7 @@ def _edge(edge: Exchange) -> dict[str, Any]:
 
 def _edge_of(saved: dict[str, Any]) -> Exchange:
     keys = tuple(expression_of(key) for key in saved["keys"])
-    return Exchange(**{**saved, "to": To[saved["to"]], "keys": keys})
+    return Exchange(**{**saved, "to": Destination[saved["to"]], "keys": keys})
 
 
 def expression_to_json(one: Expr) -> dict[str, Any]:

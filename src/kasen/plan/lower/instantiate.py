@@ -10,17 +10,17 @@ from kasen.cql import bound
 from kasen.cql.bound import SetKind, StreamKind
 from kasen.cql.expr import Aggregate as AggregateCall
 from kasen.cql.expr import Column, Expr
-from kasen.engine.aggregate.group.aggregate import Aggregate, AggregateSpec, Leaving
+from kasen.engine.aggregate.group.aggregate import Aggregate, AggregateSpec, DepartureOrder
 from kasen.engine.aggregate.sliding.sliding_aggregate import SlidingAggregate
 from kasen.engine.aggregate.user.aggregate import UserAggregate
 from kasen.engine.aggregate.user.call import UserCall
-from kasen.engine.aggregate.user.group_state import FromBag, FromPanes
+from kasen.engine.aggregate.user.group_state import BagCallState, PaneCallState
 from kasen.engine.batch import ORDER_INTEGER, check_width, orderings
-from kasen.engine.expr.block_program import LateProgram
+from kasen.engine.expr.block_program import DeferredProgram
 from kasen.engine.failures import Failures
 from kasen.engine.join.hash.hash_join import HashJoin
 from kasen.engine.join.multiway import mjoin, parallel_trees, rings
-from kasen.engine.join.multiway.mjoin import MJoin, Seen
+from kasen.engine.join.multiway.mjoin import JoinInput, MJoin
 from kasen.engine.join.multiway.parallel_mjoin import ParallelMJoin
 from kasen.engine.join.pair.counted_join import CountedPairJoin
 from kasen.engine.join.pair.pair_join import PairJoin
@@ -32,13 +32,13 @@ from kasen.engine.select.project import Project
 from kasen.engine.sets.bag import Bag
 from kasen.engine.sets.union import Union
 from kasen.engine.stream.delay import Delay
-from kasen.engine.stream.streamify import Every, Inserted, Whole
+from kasen.engine.stream.streamify import IStreamDStream, PeriodicRStream, RStream
 from kasen.engine.stream.value_order import ValueOrder
 from kasen.engine.text.dictionary import Dictionary
 from kasen.engine.window import window as windows
-from kasen.engine.window.activity import Reports, Touches
-from kasen.engine.window.ordinal_rows import OrdinalRows
-from kasen.engine.window.partition import PartitionRows
+from kasen.engine.window.activity import WindowActivity, WindowReports
+from kasen.engine.window.ordinal_rows import OrdinalRowsWindow
+from kasen.engine.window.partition import PartitionWindow
 from kasen.plan import logical
 from kasen.plan.logical import Deletions, Node, SemiKind
 from kasen.plan.lower import joins as lower_joins
@@ -70,19 +70,19 @@ def instantiate(node: Node, context: Context) -> Operator:
             return Project(compile_items(items, context.dictionary, context.failures), programs)
         case logical.WindowNode(window=window):
             return _window(window, columns)
-        case logical.Reports(window=window):
-            return Reports(window.length, window.slide, with_bounds=True)
-        case logical.Touches(window=window):
+        case logical.WindowReports(window=window):
+            return WindowReports(window.length, window.slide, with_bounds=True)
+        case logical.WindowActivity(window=window):
             return _touches(window)
         case logical.InnerJoin():
             return _join(node, context)
         case MultiJoin():
             return _multi_join(node, context)
-        case lower_joins.Numbered(number=number):
-            return parallel_trees.Numbered(number)
-        case lower_joins.Selected():
-            return parallel_trees.Selected(columns)
-        case lower_joins.LeftJoined():
+        case lower_joins.InputNumbering(number=number):
+            return parallel_trees.InputNumbering(number)
+        case lower_joins.TreeSelection():
+            return parallel_trees.TreeSelection(columns)
+        case lower_joins.LeftDrivenJoin():
             return _left_joined(node, context)
         case logical.SemiJoin():
             return _semi(node, context)
@@ -95,7 +95,7 @@ def instantiate(node: Node, context: Context) -> Operator:
         case lower.CountedJoin():
             return _counted_join(node)
         case lower.OrdinalRows(window=window):
-            return OrdinalRows(columns, window.count, window.slide)
+            return OrdinalRowsWindow(columns, window.count, window.slide)
         case logical.Distinct():
             return Bag("distinct", columns)
         case logical.SetOp(kind=SetKind.UNION, all=True):
@@ -109,40 +109,40 @@ def instantiate(node: Node, context: Context) -> Operator:
     raise AssertionError(f"no operator for {type(node).__name__}")
 
 
-def _late(expr: Expr, context: Context) -> LateProgram:
-    return LateProgram(partial(block_program, expr, context.dictionary))
+def _late(expr: Expr, context: Context) -> DeferredProgram:
+    return DeferredProgram(partial(block_program, expr, context.dictionary))
 
 
 def _window(window: bound.Window, columns: int) -> Operator:
     match window:
         case bound.Unbounded():
-            return windows.Unbounded()
+            return windows.UnboundedWindow()
         case bound.Now():
-            return windows.Now(columns)
+            return windows.NowWindow(columns)
         case bound.Range(length):
-            return windows.Range(columns, length)
+            return windows.RangeWindow(columns, length)
         case bound.Slide(length, slide):
-            return windows.Slide(columns, length, slide)
+            return windows.SlideWindow(columns, length, slide)
         case bound.Rows(count, slide):
-            return windows.Rows(columns, count, slide)
+            return windows.RowsWindow(columns, count, slide)
         case bound.PartitionRows(keys, count):
-            return PartitionRows(columns, keys, count)
+            return PartitionWindow(columns, keys, count)
     raise AssertionError(f"no window {window}")
 
 
 def _touches(window: bound.Window | None) -> Operator:
     match window:
         case bound.Slide(length, slide):
-            return Reports(length, slide, with_bounds=False)
+            return WindowReports(length, slide, with_bounds=False)
         case bound.Now():
-            return Touches(windows.Now(0))
+            return WindowActivity(windows.NowWindow(0))
         case bound.Range(length):
-            return Touches(windows.Range(0, length))
+            return WindowActivity(windows.RangeWindow(0, length))
         case bound.Rows(_, slide):
             # A row window moves when a slide is full; which tuple leaves does not matter here.
-            return Touches(windows.Rows(0, slide, slide))
+            return WindowActivity(windows.RowsWindow(0, slide, slide))
     # An arrival is all that moves the others: UNBOUNDED, PARTITION BY ROWS, an outside relation.
-    return Touches(windows.Unbounded())
+    return WindowActivity(windows.UnboundedWindow())
 
 
 def _join(node: logical.InnerJoin, context: Context) -> Operator:
@@ -180,7 +180,7 @@ def _counted_join(node: lower.CountedJoin) -> Operator:
         if at in node.counted:
             assert isinstance(child, logical.WindowNode)
             assert isinstance(child.window, bound.Rows)
-            inputs.append(Seen(len(child.schema) + 1, rings.COUNTED, child.window.count))
+            inputs.append(JoinInput(len(child.schema) + 1, rings.COUNTED, child.window.count))
         else:
             inputs.append(_seen(child, window))
     # Ordinals stand before the other columns.
@@ -188,7 +188,7 @@ def _counted_join(node: lower.CountedJoin) -> Operator:
     return CountedPairJoin(inputs, classes, [(at, c + (at in node.counted)) for at, c in join.columns])
 
 
-def _left_joined(node: lower_joins.LeftJoined, context: Context) -> Operator:
+def _left_joined(node: lower_joins.LeftDrivenJoin, context: Context) -> Operator:
     left, right = node.inputs
     residual = None
     if node.residual is not None:
@@ -197,18 +197,18 @@ def _left_joined(node: lower_joins.LeftJoined, context: Context) -> Operator:
     return HashJoin(len(left.schema), len(right.schema), *keys, residual, left_only=True)
 
 
-def _seen(child: Node, window: bound.Window | None) -> Seen:
+def _seen(child: Node, window: bound.Window | None) -> JoinInput:
     columns = len(child.schema)
     match window:
         case None:
-            return Seen(columns, rings.BAG)
+            return JoinInput(columns, rings.BAG)
         case bound.Rows(count):
-            return Seen(columns, rings.ROWS, count)
+            return JoinInput(columns, rings.ROWS, count)
         case bound.Range(length):
-            return Seen(columns, rings.RANGE, length)
+            return JoinInput(columns, rings.RANGE, length)
         case bound.Now():
-            return Seen(columns, rings.NOW)
-    return Seen(columns, rings.UNBOUNDED)
+            return JoinInput(columns, rings.NOW)
+    return JoinInput(columns, rings.UNBOUNDED)
 
 
 def _semi(node: logical.SemiJoin, context: Context) -> Operator:
@@ -232,15 +232,17 @@ def _index(expr: Expr) -> int:
 
 def _aggregate(node: logical.Aggregate, context: Context) -> Operator:
     if node.child.insert_only:
-        leaving = Leaving.NEVER
+        leaving = DepartureOrder.NEVER
     elif lower.leaves_in_order(node.child, {_index(key) for key in node.keys}):
-        leaving = Leaving.IN_ORDER
+        leaving = DepartureOrder.IN_ORDER
     else:
-        leaving = Leaving.ANY
+        leaving = DepartureOrder.ANY
     keys = len(node.keys)
     own = Aggregate(keys, _specs(node.aggregates, node.child.schema), context.dictionary, leaving)
     users = [each for each in node.aggregates if each.user is not None]
-    return _with_users(keys, own, node.aggregates, [FromBag(_user_call(each, context)) for each in users])
+    return _with_users(
+        keys, own, node.aggregates, [BagCallState(_user_call(each, context)) for each in users]
+    )
 
 
 def _sliding_aggregate(node: lower.SlidingAggregate, context: Context) -> Operator:
@@ -248,7 +250,7 @@ def _sliding_aggregate(node: lower.SlidingAggregate, context: Context) -> Operat
     specs = _specs(node.aggregates, node.child.schema)
     own = SlidingAggregate(node.keys, specs, length, slide, context.dictionary)
     users = [each for each in node.aggregates if each.user is not None]
-    parts = [FromPanes(_user_call(each, context), length, slide) for each in users]
+    parts = [PaneCallState(_user_call(each, context), length, slide) for each in users]
     return _with_users(node.keys, own, node.aggregates, parts)
 
 
@@ -264,7 +266,7 @@ def _with_users(
     keys: int,
     own: Aggregate | SlidingAggregate,
     calls: tuple[AggregateCall, ...],
-    parts: Sequence[FromBag | FromPanes],
+    parts: Sequence[BagCallState | PaneCallState],
 ) -> Operator:
     if not parts:
         return own
@@ -306,7 +308,7 @@ def _streamify(node: logical.Streamify, context: Context) -> Operator:
     if node.kind is not StreamKind.RSTREAM:
         sign = 1 if node.kind is StreamKind.ISTREAM else -1
         netted = not node.needs_deletions or lower.is_net(node.child) or nothing_cancels(node.child)
-        return Inserted(order, sign, netted=netted)
+        return IStreamDStream(order, sign, netted=netted)
     if node.every is not None:
-        return Every(columns, order, node.every)
-    return Whole(columns, order)
+        return PeriodicRStream(columns, order, node.every)
+    return RStream(columns, order)

@@ -69,14 +69,14 @@ class MultiJoin(Node):
 
 
 @hashed_once
-class Numbered(logical.Unary):
+class InputNumbering(logical.Unary):
     """The changes of one input of parallel trees, with the input's number in their instants."""
 
     number: int
 
 
 @hashed_once
-class LeftJoined(Node):
+class LeftDrivenJoin(Node):
     """A two-way join that puts out only what its left input's changes cause: the root of a parallel tree."""
 
     inputs: tuple[Node, Node]
@@ -93,7 +93,7 @@ class LeftJoined(Node):
 
 
 @hashed_once
-class Selected(Node):
+class TreeSelection(Node):
     """The results of parallel trees, one from each input's."""
 
     trees: tuple[Node, ...]
@@ -248,7 +248,7 @@ def nothing_cancels(node: Node) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _JoinedInputs:
     """Some inputs joined: where each original column is in the row so far, and where each class's key is."""
 
     node: Node
@@ -256,7 +256,7 @@ class _Part:
     keys: dict[int, int]
 
 
-def _leaves(node: logical.InnerJoin, wrap: Callable[[Node, int], Node]) -> list[_Part]:
+def _leaves(node: logical.InnerJoin, wrap: Callable[[Node, int], Node]) -> list[_JoinedInputs]:
     """The inputs, with their keys as columns."""
     starts = starts_of(node.inputs)
     parts = []
@@ -264,11 +264,11 @@ def _leaves(node: logical.InnerJoin, wrap: Callable[[Node, int], Node]) -> list[
         wanted = {c: key for c, each in enumerate(node.classes) for at, key in each if at == position}
         wide, spots = with_columns(child, list(wanted.values()))
         places = {starts[position] + i: i for i in range(len(child.schema))}
-        parts.append(_Part(wrap(wide, position), places, dict(zip(wanted, spots, strict=True))))
+        parts.append(_JoinedInputs(wrap(wide, position), places, dict(zip(wanted, spots, strict=True))))
     return parts
 
 
-def _beside(left: _Part, right: _Part) -> tuple[Schema, dict[int, int], dict[int, int]]:
+def _beside(left: _JoinedInputs, right: _JoinedInputs) -> tuple[Schema, dict[int, int], dict[int, int]]:
     """The joined row: its schema, places and keys."""
     width = len(left.node.schema)
     places = left.places | {column: width + place for column, place in right.places.items()}
@@ -276,7 +276,7 @@ def _beside(left: _Part, right: _Part) -> tuple[Schema, dict[int, int], dict[int
     return Schema((*left.node.schema.fields, *right.node.schema.fields)), places, keys
 
 
-def _two(left: _Part, right: _Part, residual: list[Expr]) -> _Part:
+def _two(left: _JoinedInputs, right: _JoinedInputs, residual: list[Expr]) -> _JoinedInputs:
     """The join of two parts; conditions whose columns are all there are taken from `residual`."""
     schema, places, keys = _beside(left, right)
     shared = [c for c in right.keys if c in left.keys]
@@ -284,7 +284,7 @@ def _two(left: _Part, right: _Part, residual: list[Expr]) -> _Part:
     ready = [part for part in residual if columns_used(part) <= set(places)]
     residual[:] = [part for part in residual if part not in ready]
     condition = conjunction(tuple(remap(part, places) for part in ready))
-    return _Part(logical.InnerJoin(schema, (left.node, right.node), pairs, condition), places, keys)
+    return _JoinedInputs(logical.InnerJoin(schema, (left.node, right.node), pairs, condition), places, keys)
 
 
 def chain(node: logical.InnerJoin) -> Node:
@@ -304,7 +304,7 @@ def _trees(node: logical.InnerJoin) -> Node:
     What is below the root, all inputs but one, is the join of those before and those behind it; so the trees
     share their subtrees, and N trees are about 4 N joins.
     """
-    leaves = _leaves(node, lambda child, position: Numbered(child.schema, child, position))
+    leaves = _leaves(node, lambda child, position: InputNumbering(child.schema, child, position))
     count = len(leaves)
     before, behind = [leaves[0]], [leaves[-1]]
     for i in range(1, count - 1):
@@ -322,9 +322,9 @@ def _trees(node: logical.InnerJoin) -> Node:
         schema, places, _ = _beside(leaf, rest)
         keys = tuple((leaf.keys[c], rest.keys[c]) for c in leaf.keys if c in rest.keys)
         condition = conjunction(tuple(remap(part, places) for part in conjuncts(node.residual)))
-        root = LeftJoined(schema, (leaf.node, rest.node), keys, condition)
+        root = LeftDrivenJoin(schema, (leaf.node, rest.node), keys, condition)
         trees.append(restore(root, node.schema, places))
-    return Selected(node.schema, tuple(trees), node.insert_only)
+    return TreeSelection(node.schema, tuple(trees), node.insert_only)
 
 
 def _join_order(count: int, classes: list[set[int]]) -> list[int]:

@@ -12,57 +12,57 @@ from kasen.engine.join.hash.hash_join import HashJoin
 from kasen.engine.join.semi.semi_join import SemiJoin
 from kasen.engine.loop import steps as parts
 from kasen.engine.loop.kernels import table as loop_table
-from kasen.engine.loop.steps import ForeignPart, Part
+from kasen.engine.loop.steps import CalledStep, LoopStep
 from kasen.engine.operator import Operator
 from kasen.engine.select.pad import Pad
 from kasen.engine.sets.bag import Bag
 from kasen.engine.stream.delay import Delay
-from kasen.engine.stream.streamify import Inserted
+from kasen.engine.stream.streamify import IStreamDStream
 from kasen.engine.text.dictionary import Dictionary
-from kasen.engine.window.partition import PartitionRows
-from kasen.engine.window.window import Rows, Timed
+from kasen.engine.window.partition import PartitionWindow
+from kasen.engine.window.window import RowsWindow, TimedWindow
 from kasen.plan import logical
 from kasen.plan.logical import Node
 from kasen.plan.lower import lower
 from kasen.plan.lower.expr.row_program import NoProgramError, program_of_condition, program_of_items
 
 
-def part_of(node: Node, operator: Operator, inputs: Sequence[int], dictionary: Dictionary) -> Part:
+def part_of(node: Node, operator: Operator, inputs: Sequence[int], dictionary: Dictionary) -> LoopStep:
     """The machine's view of an operator; `inputs` are the machine's steps that it reads."""
     if why_called(node, dictionary) is not None:
-        return ForeignPart(operator, inputs)
+        return CalledStep(operator, inputs)
     match node, operator:
         case logical.Filter(condition=condition), _:
-            return parts.ProgramPart(loop_table.FILTER, program_of_condition(condition, dictionary))
+            return parts.ProgramStep(loop_table.FILTER, program_of_condition(condition, dictionary))
         case logical.Project(items=items), _:
-            return parts.ProgramPart(loop_table.PROJECT, program_of_items(items, dictionary))
-        case _, Timed():
-            return parts.TimedPart(operator)
-        case _, Rows():
-            return parts.RowsPart(operator)
-        case _, PartitionRows():
-            return parts.PartitionPart(operator)
+            return parts.ProgramStep(loop_table.PROJECT, program_of_items(items, dictionary))
+        case _, TimedWindow():
+            return parts.TimedStep(operator)
+        case _, RowsWindow():
+            return parts.RowsStep(operator)
+        case _, PartitionWindow():
+            return parts.PartitionStep(operator)
         case logical.WindowNode(), _:
-            return parts.PassPart()
+            return parts.PassStep()
         case logical.InnerJoin(residual=residual), HashJoin():
             program: Program | None = None
             if residual is not None:
                 program = program_of_condition(residual, dictionary)
-            return parts.JoinPart(operator, program)
+            return parts.JoinStep(operator, program)
         case _, SemiJoin():
-            return parts.SemiJoinPart(operator)
+            return parts.SemiJoinStep(operator)
         case logical.Aggregate(child=child), Aggregate():
-            return parts.AggregatePart(operator, len(child.schema) + 1)
+            return parts.AggregateStep(operator, len(child.schema) + 1)
         case _, Bag():
-            return parts.BagPart(operator)
+            return parts.BagStep(operator)
         case _, Pad():
-            return parts.PadPart(operator)
-        case _, Inserted():
-            return parts.StreamifyPart(operator)
+            return parts.PadStep(operator)
+        case _, IStreamDStream():
+            return parts.StreamifyStep(operator)
         case _, Delay():
-            return parts.DelayPart(operator)
+            return parts.DelayStep(operator)
         case logical.SetOp(), _:
-            return parts.UnionPart()
+            return parts.UnionStep()
     raise AssertionError(f"no part for {type(node).__name__}")
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from kasen.cql.expr import Call, Cast, Column, Expr, Literal
 from kasen.engine.batch import double_bits
 from kasen.engine.select.kernels.network import BETWEEN, IN_SET, IS_NULL, NOT_NULL, UNLIKE
-from kasen.engine.select.network import GREATEST, LEAST, Condition, Predicate, Tree
+from kasen.engine.select.network import GREATEST, LEAST, Condition, ConditionTree, Predicate
 from kasen.engine.text.dictionary import Dictionary
 from kasen.types import Kind
 
@@ -55,8 +55,8 @@ def _tree(all_: bool, parts: Sequence[Condition | None]) -> Condition | None:
         return None
     flat: list[Condition] = []
     for part in known:
-        flat += part.parts if isinstance(part, Tree) and part.all == all_ else (part,)
-    return flat[0] if len(flat) == 1 else Tree(all_, tuple(flat))
+        flat += part.parts if isinstance(part, ConditionTree) and part.all == all_ else (part,)
+    return flat[0] if len(flat) == 1 else ConditionTree(all_, tuple(flat))
 
 
 def _column(expr: Expr) -> Column | None:

@@ -17,7 +17,7 @@ from kasen.plan import logical
 from kasen.plan.exprs import columns_used, show, substitute
 from kasen.plan.logical import Node, Scan, walk
 from kasen.plan.lower.lower import SlidingAggregate
-from kasen.plan.native.partials import Grouping, Partials, Refused, group
+from kasen.plan.native.partials import Grouping, NoPartials, Partials, group
 from kasen.plan.native.sql import NotNative, condition_failures, failures, sql
 from kasen.plan.native.sql_text import quoted
 from kasen.plan.physical import Input, Plan, share
@@ -30,7 +30,7 @@ _MOST_COMPUTED = 8
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class StreamView:
     """What a consumer sees of a stream: rows that meet the conditions, as items over the scan's columns."""
 
     scan: Scan
@@ -58,7 +58,7 @@ class NativeScan:
 
 
 @dataclass(frozen=True, slots=True)
-class Native:
+class NativePlan:
     """The cut plan: what is left for the operators, and what Spark computes for each of its streams."""
 
     plan: Plan
@@ -75,10 +75,10 @@ class Native:
         return one.schema.types if partials is None else partials.types
 
 
-def lower(plan: Plan, *, partials: bool = True) -> Native:
+def lower(plan: Plan, *, partials: bool = True) -> NativePlan:
     """Cuts the plan above what Spark can compute exactly; without `partials`, panes are not reduced."""
     if plan.app.changes:
-        return Native(plan, {})  # a query that comes later may need any column
+        return NativePlan(plan, {})  # a query that comes later may need any column
     roots = {name: plan.steps[step].node for name, step in plan.outputs}
     streams = {one.name: one for one in plan.app.inputs if not one.is_relation}
     nodes = list(roots.values())
@@ -88,7 +88,7 @@ def lower(plan: Plan, *, partials: bool = True) -> Native:
     }
     app = replace(plan.app, inputs=tuple(_input(one, cuts.get(one.name)) for one in plan.app.inputs))
     left = {name: _residual(root, cuts) for name, root in roots.items()}
-    return Native(share(app, left), {name: cut.scan for name, cut in cuts.items()})
+    return NativePlan(share(app, left), {name: cut.scan for name, cut in cuts.items()})
 
 
 def is_foreign(one: Input) -> bool:
@@ -100,7 +100,7 @@ def is_foreign(one: Input) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Cut:
+class _ResidualLayout:
     """How a stream's consumers read the residual input: each view by the columns that stand for it."""
 
     scan: NativeScan
@@ -110,18 +110,18 @@ class _Cut:
     grouping: Grouping | None = None
 
 
-def _cut(one: Input, roots: list[Node], plan: Plan) -> _Cut:
+def _cut(one: Input, roots: list[Node], plan: Plan) -> _ResidualLayout:
     try:
         grouping = _grouping(one, roots, plan)
-    except Refused as refused:
+    except NoPartials as refused:
         return _by_rows(one, roots, str(refused))
     scan = NativeScan(one.name, grouping.partials.base, None, grouping.notes, grouping.partials)
-    return _Cut(scan, grouping.schema, 0, {}, grouping)
+    return _ResidualLayout(scan, grouping.schema, 0, {}, grouping)
 
 
 def _grouping(one: Input, roots: list[Node], plan: Plan) -> Grouping:
     """Pane partials, if sliding aggregates are all that reads the stream."""
-    readers: list[tuple[SlidingAggregate, View]] = []
+    readers: list[tuple[SlidingAggregate, StreamView]] = []
     others = 0
 
     def visit(node: Node) -> None:
@@ -137,13 +137,13 @@ def _grouping(one: Input, roots: list[Node], plan: Plan) -> Grouping:
     for root in roots:
         visit(root)
     if not readers:
-        raise Refused("")
+        raise NoPartials("")
     if others:
-        raise Refused("pane partials: other steps need the rows themselves")
+        raise NoPartials("pane partials: other steps need the rows themselves")
     return group(one, readers, plan.app)
 
 
-def _by_rows(one: Input, roots: list[Node], why: str) -> _Cut:
+def _by_rows(one: Input, roots: list[Node], why: str) -> _ResidualLayout:
     try:
         return _with_columns(one, roots, why)
     except NotNative as reason:
@@ -151,7 +151,7 @@ def _by_rows(one: Input, roots: list[Node], why: str) -> _Cut:
         return _with_columns(one, roots, why, refused=str(reason))
 
 
-def _with_columns(one: Input, roots: list[Node], why: str, refused: str = "") -> _Cut:
+def _with_columns(one: Input, roots: list[Node], why: str, refused: str = "") -> _ResidualLayout:
     views = [view for root in roots for view in _tops(root) if view.scan.name == one.name]
     computed = list(dict.fromkeys(expr for view in views for expr in _computed(view)))
     notes = [why] if why else []
@@ -184,10 +184,10 @@ def _with_columns(one: Input, roots: list[Node], why: str, refused: str = "") ->
         notes.append(f"native: does not read {', '.join(unread)}")
     count = _failures(roots, one, names) if lowered else None
     scan = NativeScan(one.name, tuple(columns), count, tuple(notes))
-    return _Cut(scan, Schema(tuple(fields)), one.timestamp, places)
+    return _ResidualLayout(scan, Schema(tuple(fields)), one.timestamp, places)
 
 
-def _computed(view: View) -> Iterator[Expr]:
+def _computed(view: StreamView) -> Iterator[Expr]:
     """What Spark computes for a view; a condition that is one column needs no other."""
     condition = view.condition
     if condition is not None and not isinstance(condition, Column):
@@ -217,12 +217,12 @@ def _failures(roots: list[Node], one: Input, names: list[str]) -> str | None:
 # ---------------------------------------------------------------- views
 
 
-def _view(node: Node) -> View | None:
+def _view(node: Node) -> StreamView | None:
     """The node as a view of a stream, if Spark can compute all of it."""
     match node:
         case Scan(relation=False):
             items = tuple(Column(field.type, 0, i, field.name) for i, field in enumerate(node.schema))
-            return View(node, (), items)
+            return StreamView(node, (), items)
         case logical.Filter(child=child, condition=condition):
             below = _view(child)
             if below is None:
@@ -240,7 +240,7 @@ def _view(node: Node) -> View | None:
     return None
 
 
-def _is_native(view: View, exprs: tuple[Expr, ...]) -> bool:
+def _is_native(view: StreamView, exprs: tuple[Expr, ...]) -> bool:
     names = [quoted(field.name) for field in view.scan.schema]
     try:
         for expr in exprs:
@@ -250,7 +250,7 @@ def _is_native(view: View, exprs: tuple[Expr, ...]) -> bool:
     return True
 
 
-def _tops(node: Node) -> Iterator[View]:
+def _tops(node: Node) -> Iterator[StreamView]:
     """The highest views of a plan: what is read by steps that are none."""
     view = _view(node)
     if view is not None:
@@ -263,13 +263,13 @@ def _tops(node: Node) -> Iterator[View]:
 # ---------------------------------------------------------------- the rest of the plan
 
 
-def _input(one: Input, cut: _Cut | None) -> Input:
+def _input(one: Input, cut: _ResidualLayout | None) -> Input:
     if cut is None:
         return one
     return replace(one, schema=cut.schema, timestamp=cut.timestamp)
 
 
-def _residual(node: Node, cuts: dict[str, _Cut]) -> Node:
+def _residual(node: Node, cuts: dict[str, _ResidualLayout]) -> Node:
     """The node over the residual inputs; its schema stays what it was."""
     if isinstance(node, SlidingAggregate):
         view = _view(node.child)
@@ -284,7 +284,7 @@ def _residual(node: Node, cuts: dict[str, _Cut]) -> Node:
     return node.with_children(children) if children else node
 
 
-def _read(view: View, cut: _Cut, node: Node) -> Node:
+def _read(view: StreamView, cut: _ResidualLayout, node: Node) -> Node:
     """The view, from the columns that Spark computed for it."""
     if not cut.places:
         return _over_raw(node, view.scan, replace(view.scan, schema=cut.schema))
@@ -297,7 +297,7 @@ def _read(view: View, cut: _Cut, node: Node) -> Node:
     return logical.Project(node.schema, scan, items)
 
 
-def _instead(item: Expr, cut: _Cut) -> Expr:
+def _instead(item: Expr, cut: _ResidualLayout) -> Expr:
     return Column(item.type, 0, cut.places[item], "") if item in cut.places else item
 
 

@@ -25,14 +25,14 @@ from kasen.plan.physical import Input
 from kasen.types import BIGINT, BOOLEAN, Field, Kind, Schema, Type
 
 if TYPE_CHECKING:
-    from kasen.plan.native.lower import View
+    from kasen.plan.native.lower import StreamView
 
 #: More aggregates than this in one GROUP BY cost more than the rows they save.
 _MOST_AGGREGATES = 24
 _FUNCTIONS = ("count", "min", "max", "sum")
 
 
-class Refused(Exception):
+class NoPartials(Exception):
     """Why a stream's panes are not reduced natively; empty if nobody asked for it."""
 
 
@@ -153,7 +153,7 @@ def _counts_of_nothing(node: SlidingAggregate, calls: tuple[Aggregate, ...]) -> 
     return logical.Project(node.schema, node, tuple(items))
 
 
-def group(one: Input, readers: Sequence[tuple[SlidingAggregate, View]], app: App) -> Grouping:
+def group(one: Input, readers: Sequence[tuple[SlidingAggregate, StreamView]], app: App) -> Grouping:
     """The grouping that serves all readers of a stream, or Refused with the reason."""
     _check(one, readers, app)
     first, view = readers[0]
@@ -172,7 +172,7 @@ def group(one: Input, readers: Sequence[tuple[SlidingAggregate, View]], app: App
             notes.append(f"native: partials of {show_aggregate(call)}{fast}")
         places[node] = (count, tuple(found))
     if len(builder.fields) > _MOST_AGGREGATES + 1 + first.keys:
-        raise Refused(f"pane partials: {len(builder.fields)} columns cost more than the rows they save")
+        raise NoPartials(f"pane partials: {len(builder.fields)} columns cost more than the rows they save")
     keys = ", ".join(show(item) for item in view.items[: first.keys])
     notes.insert(0, f"native: one row a pane of {pane}{f' and {keys}' if keys else ''}")
     partials = Partials(
@@ -188,30 +188,32 @@ def group(one: Input, readers: Sequence[tuple[SlidingAggregate, View]], app: App
     return Grouping(partials, Schema(tuple(builder.fields)), tuple(dict.fromkeys(notes)), places, filtered)
 
 
-def _check(one: Input, readers: Sequence[tuple[SlidingAggregate, View]], app: App) -> None:
+def _check(one: Input, readers: Sequence[tuple[SlidingAggregate, StreamView]], app: App) -> None:
     if sum(not other.is_static for other in app.inputs) > 1:
-        raise Refused("pane partials: several streams are one scan, and the others' rows are needed")
+        raise NoPartials("pane partials: several streams are one scan, and the others' rows are needed")
     if one.tick is Tick.TUPLE or one.timestamp is None:
-        raise Refused("pane partials: every tuple is an instant of its own")
+        raise NoPartials("pane partials: every tuple is an instant of its own")
     first, view = readers[0]
     keys = view.items[: first.keys]
     names = [quoted(field.name) for field in one.schema]
     for node, each in readers:
         if each.items[: node.keys] != keys:
-            raise Refused("pane partials: the queries group by different keys")
+            raise NoPartials("pane partials: the queries group by different keys")
         exprs = (*each.items, *each.conditions)
         if any(failures(expr, names) is not None for expr in exprs):
-            raise Refused("pane partials: an expression may fail, which is counted row by row")
+            raise NoPartials("pane partials: an expression may fail, which is counted row by row")
         for call in node.aggregates:
             _check_call(call, app)
 
 
 def _check_call(call: Aggregate, app: App) -> None:
     if call.function not in _FUNCTIONS or call.distinct:
-        raise Refused(f"pane partials: {show_aggregate(call)} needs the values themselves")
+        raise NoPartials(f"pane partials: {show_aggregate(call)} needs the values themselves")
     is_double = call.function == "sum" and call.type.kind is Kind.DOUBLE
     if is_double and app.setting("float_sums") != "fast":
-        raise Refused("pane partials: a sum of DOUBLEs is exact in the kernels only (SET float_sums = fast)")
+        raise NoPartials(
+            "pane partials: a sum of DOUBLEs is exact in the kernels only (SET float_sums = fast)"
+        )
 
 
 def _index(expr: Expr) -> int:

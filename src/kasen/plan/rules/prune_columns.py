@@ -20,11 +20,11 @@ from kasen.plan.logical import (
     OuterJoin,
     Project,
     Ref,
-    Reports,
     Scan,
     SemiJoin,
-    Touches,
+    WindowActivity,
     WindowNode,
+    WindowReports,
     walk,
 )
 from kasen.types import Schema
@@ -54,7 +54,7 @@ def _prune(node: Node, needed: set[int]) -> tuple[Node, Places]:
             return _binary(node, needed)
         case Aggregate():
             return _aggregate(node)
-        case Touches() | Reports():
+        case WindowActivity() | WindowReports():
             # Only the instants of their input matter.
             return node.with_children((_narrow(node.child, set())[0],)), _all(node)
     children = tuple(_prune(child, set(range(len(child.schema))))[0] for child in node.children)

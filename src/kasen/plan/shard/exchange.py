@@ -15,7 +15,7 @@ from kasen.cql.expr import Column, Expr
 from kasen.plan import logical
 from kasen.plan.exprs import rebuild
 from kasen.plan.logical import Node, Scan
-from kasen.plan.lower.joins import LeftJoined, MultiJoin, Numbered, Selected
+from kasen.plan.lower.joins import InputNumbering, LeftDrivenJoin, MultiJoin, TreeSelection
 from kasen.plan.lower.lower import Pad, SlidingAggregate
 from kasen.plan.physical import Plan
 from kasen.plan.shard.loops import LoopSharding, loop_sharding
@@ -35,7 +35,7 @@ from kasen.plan.shard.split import (
 )
 
 
-class To(Enum):
+class Destination(Enum):
     """Where the rows of an exchange go."""
 
     KEY = "by key"
@@ -54,7 +54,7 @@ class Exchange:
     """
 
     source: int
-    to: To
+    to: Destination
     keys: tuple[Expr, ...] = ()
     level: int = 1
     ordinals: bool = False
@@ -132,7 +132,7 @@ class Exchanges:
                 return False
             case logical.WindowNode(window=Rows()):
                 return self._is_counted(step)
-            case logical.Project() | logical.Filter() | logical.WindowNode() | Pad() | Numbered():
+            case logical.Project() | logical.Filter() | logical.WindowNode() | Pad() | InputNumbering():
                 (child,) = self.plan.steps[step].inputs
                 return self._is_scan(child) or self._flexible(child)
         return False
@@ -173,7 +173,7 @@ class Exchanges:
         node = self._node(step)
         children = self.plan.steps[step].inputs
         match node:
-            case logical.Touches() | logical.Reports():
+            case logical.WindowActivity() | logical.WindowReports():
                 self.edges[step, 0] = self._instants(children[0])
                 self.splits[step] = EVERYWHERE
             case logical.WindowNode(window=Rows() | PartitionRows()):
@@ -196,14 +196,14 @@ class Exchanges:
 
     def _scan_edge(self, scan: int, wanted: Need) -> Exchange:
         if wanted.why:
-            return Exchange(scan, To.ONE)
-        return Exchange(scan, To.KEY, wanted.by or all_columns(self._node(scan).schema))
+            return Exchange(scan, Destination.ONE)
+        return Exchange(scan, Destination.KEY, wanted.by or all_columns(self._node(scan).schema))
 
     def _arriving(self, edge: Exchange, why: str) -> Split:
         match edge.to:
-            case To.KEY if edge.keys:
+            case Destination.KEY if edge.keys:
                 return Split(edge.keys)
-            case To.ALL:
+            case Destination.ALL:
                 return EVERYWHERE
         return Split(why=why or "its input is")
 
@@ -231,11 +231,11 @@ class Exchanges:
         if not keys:
             self.edges[step, 0] = self._to_one(base)
         elif isinstance(node.window, Rows):
-            self.edges[step, 0] = Exchange(base, To.KEY, keys, ordinals=True)
-            self.edges[step, 1] = Exchange(base, To.ALL, instants=True)
+            self.edges[step, 0] = Exchange(base, Destination.KEY, keys, ordinals=True)
+            self.edges[step, 1] = Exchange(base, Destination.ALL, instants=True)
         else:
             same = not self._is_scan(base) and keys in self.splits[base].ways
-            self.edges[step, 0] = None if same else Exchange(base, To.KEY, keys)
+            self.edges[step, 0] = None if same else Exchange(base, Destination.KEY, keys)
         self.splits[step] = split
 
     def _instants(self, child: int) -> Exchange:
@@ -243,7 +243,7 @@ class Exchanges:
         below_ = child
         while isinstance(self._node(below_), logical.Project):
             (below_,) = self.plan.steps[below_].inputs
-        return Exchange(below_ if self._is_scan(below_) else child, To.ALL, instants=True)
+        return Exchange(below_ if self._is_scan(below_) else child, Destination.ALL, instants=True)
 
     def _place_product(self, step: int) -> None:
         """A join without a key: a side of one row goes to every shard, or else all to one."""
@@ -252,7 +252,7 @@ class Exchanges:
             small = self._split(one)
             if not small.everywhere and (not self._is_single(one) or self._split(other).why):
                 continue
-            self.edges[step, position] = None if small.everywhere else Exchange(one, To.ALL)
+            self.edges[step, position] = None if small.everywhere else Exchange(one, Destination.ALL)
             self.edges[step, 1 - position] = self._as_it_is(other)
             split = self._split_after(step, 1 - position)
             self.splits[step] = split if position else shifted(split, len(self._node(left).schema))
@@ -286,14 +286,14 @@ class Exchanges:
         for position, (child, each) in enumerate(zip(children, needs, strict=True)):
             if each.everywhere:
                 self.edges[step, position] = (
-                    None if self._split(child).everywhere else Exchange(child, To.ALL)
+                    None if self._split(child).everywhere else Exchange(child, Destination.ALL)
                 )
             elif not each.by:
                 self.edges[step, position] = self._as_it_is(child)
             else:
                 keys = each.by if chosen is None else tuple(each.by[at] for at in chosen)
                 same = not self._is_scan(child) and keys in self._split(child).ways
-                self.edges[step, position] = None if same else Exchange(child, To.KEY, keys)
+                self.edges[step, position] = None if same else Exchange(child, Destination.KEY, keys)
         self.splits[step] = self._result(step, node, needs)
 
     def _result(self, step: int, node: Node, needs: list[Need]) -> Split:
@@ -301,13 +301,13 @@ class Exchanges:
         first = self._split_after(step, 0)
         if isinstance(node, MultiJoin):
             return joined(node, [self._split_after(step, at) for at in range(len(needs))])
-        if isinstance(node, logical.InnerJoin | LeftJoined):
+        if isinstance(node, logical.InnerJoin | LeftDrivenJoin):
             # Joined rows have equal keys on both sides.
             second = shifted(
                 self._split_after(step, 1), len(self._node(self.plan.steps[step].inputs[0]).schema)
             )
             return Split.by((*first.ways, *second.ways)) if second.keys is not None else first
-        if isinstance(node, logical.SetOp | Selected) and not needs[0].by:
+        if isinstance(node, logical.SetOp | TreeSelection) and not needs[0].by:
             others = [self._split_after(step, at) for at in range(1, len(needs))]
             if first.why and all(other.why for other in others):
                 return first
@@ -347,18 +347,18 @@ class Exchanges:
         columns = all_columns(self._node(child).schema)
         keys = tuple(columns[at] for at in loop.inputs[step, position])
         same = not self._is_scan(child) and keys in self._split(child).ways
-        return None if same else Exchange(child, To.KEY, keys)
+        return None if same else Exchange(child, Destination.KEY, keys)
 
     def _to_one(self, child: int) -> Exchange | None:
         """The first shard has what is everywhere, too."""
         split = self._split(child)
-        return None if split.why or split.everywhere else Exchange(child, To.ONE)
+        return None if split.why or split.everywhere else Exchange(child, Destination.ONE)
 
     def _as_it_is(self, child: int) -> Exchange | None:
         if self._is_scan(child):
-            return Exchange(child, To.KEY, all_columns(self._node(child).schema))
+            return Exchange(child, Destination.KEY, all_columns(self._node(child).schema))
         # What every shard has would count as often as there are shards.
-        return Exchange(child, To.ONE) if self._split(child).everywhere else None
+        return Exchange(child, Destination.ONE) if self._split(child).everywhere else None
 
     def _split(self, step: int) -> Split:
         return self.splits.get(step, SPREAD)

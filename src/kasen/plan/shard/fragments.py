@@ -16,7 +16,7 @@ from kasen.plan.logical import Node, Scan
 from kasen.plan.lower.joins import MultiJoin
 from kasen.plan.lower.lower import CountedJoin, OrdinalRows
 from kasen.plan.physical import Plan, Step, plan_app
-from kasen.plan.shard.exchange import Exchange, Exchanges, To, is_loop
+from kasen.plan.shard.exchange import Destination, Exchange, Exchanges, is_loop
 from kasen.plan.shard.split import Need, Split, all_columns
 from kasen.types import BIGINT, Field, Schema
 
@@ -55,7 +55,7 @@ class Fragment:
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class FragmentPlan:
     """A whole plan as fragments. `splits` has for each step how its rows lie; none for inputs.
 
     `edges` has for each step and input the exchange by which it comes, if it comes by one.
@@ -73,7 +73,7 @@ class Cut:
         return tuple(edge for each in self.fragments for edge in each.inputs if edge.source in scans)
 
 
-def cut(app: App, joins: str = "") -> Cut:
+def cut(app: App, joins: str = "") -> FragmentPlan:
     """The fragments of an app; `joins` overrules the hints."""
     return cut_plan(plan_shards(app, joins))
 
@@ -97,7 +97,7 @@ def cut_plan(
     label: Label = _unlabelled,
     pins: Mapping[int, Pin] | None = None,
     wants: Mapping[int, Need] | None = None,
-) -> Cut:
+) -> FragmentPlan:
     """The fragments of a plan that was made for shards. `pins` are steps that are on shards already.
 
     Steps of `wants` are to lie in a certain way, if that is free.
@@ -115,7 +115,7 @@ def cut_plan(
     fragments = tuple(
         _Level(plan, found, edges, levels, level, label, joins).fragment() for level in range(1, count + 1)
     )
-    return Cut(plan, fragments, tuple(found.splits.get(step.id) for step in plan.steps), edges)
+    return FragmentPlan(plan, fragments, tuple(found.splits.get(step.id) for step in plan.steps), edges)
 
 
 def _levels(found: Exchanges, given: Mapping[int, int]) -> dict[int, int]:
@@ -155,7 +155,7 @@ def _with_levels(found: Exchanges, levels: dict[int, int]) -> dict[tuple[int, in
         if edge is not None:
             edges[step, position] = replace(edge, level=levels[step])
         elif levels[child] != levels[step]:
-            edges[step, position] = Exchange(child, To.SAME, level=levels[step])
+            edges[step, position] = Exchange(child, Destination.SAME, level=levels[step])
     return edges
 
 
@@ -236,7 +236,7 @@ class _Level:
                 outputs[name] = step
                 if step not in self._levels:
                     columns = all_columns(self._plan.steps[step].node.schema)
-                    roots[step] = self._label(Exchange(step, To.KEY, columns))
+                    roots[step] = self._label(Exchange(step, Destination.KEY, columns))
         inputs = {edge for at, edge in self._edges.items() if self._levels[at[0]] == self._level}
         splits = self._found.splits
         first, others = self._build(outputs, roots, first=True), self._build(outputs, roots, first=False)

@@ -15,11 +15,11 @@ from kasen.cql.bound import App, RegisteredQuery, StreamKind
 from kasen.errors import QueryError
 from kasen.plan.changes import LiveCatalog
 from kasen.plan.exprs import rebuild
-from kasen.plan.keep.kept_windows import Text, carried, keep
+from kasen.plan.keep.kept_windows import QueryInCatalog, carried, keep
 from kasen.plan.logical import Node, Project, Ref, Scan, Streamify, walk
 from kasen.plan.physical import Plan, plan_query, share
 from kasen.plan.shard.exchange import Exchange, nameless
-from kasen.plan.shard.fragments import Cut, Fragment, Pin, cut_plan
+from kasen.plan.shard.fragments import Fragment, FragmentPlan, Pin, cut_plan
 from kasen.plan.shard.split import Need, Split, all_columns
 
 _IN_DRIVER = "or run it with --place driver"
@@ -48,7 +48,7 @@ class Generation:
     """Queries that came together; number 0 has those of the beginning."""
 
     number: int
-    cut: Cut
+    cut: FragmentPlan
     #: The older queries that it reads, in lower case, each with its generation's number and its name.
     reads: Mapping[str, tuple[int, str]] = field(default_factory=dict)
     replaces: Replacement | None = None
@@ -86,7 +86,7 @@ class Generation:
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
+class FragmentUse:
     """What of a level's fragment is needed: its outputs, and the exchanges that it receives."""
 
     outputs: frozenset[str] = frozenset()
@@ -94,13 +94,13 @@ class Use:
 
 
 @dataclass(frozen=True, slots=True)
-class Older:
+class EarlierQueries:
     """The queries that are there when others come: the catalog, and where each is, by name in lower case."""
 
     catalog: LiveCatalog
     where: Mapping[str, tuple[Generation, str]]
     #: The cut of generation 0, whose exchanges have no names of their own.
-    first: Cut
+    first: FragmentPlan
 
 
 def later(
@@ -108,7 +108,7 @@ def later(
     app: App,
     queries: Sequence[RegisteredQuery],
     names: LiveCatalog,
-    older: Older,
+    older: EarlierQueries,
     replaces: Replacement | None = None,
 ) -> Generation:
     """The generation of queries that come together; `names` knows them, and all that they read.
@@ -122,7 +122,9 @@ def later(
     return _cut(number, plan, older, replaces)
 
 
-def replacing(number: int, app: App, query: RegisteredQuery, names: LiveCatalog, older: Older) -> Generation:
+def replacing(
+    number: int, app: App, query: RegisteredQuery, names: LiveCatalog, older: EarlierQueries
+) -> Generation:
     """The generation of a query that replaces one. QueryError if what it keeps would lie elsewhere."""
     old, name = older.where[query.name.lower()]
     if names.in_loop(query.name) or older.catalog.in_loop(name):
@@ -130,7 +132,7 @@ def replacing(number: int, app: App, query: RegisteredQuery, names: LiveCatalog,
             f"{name} is in a loop, and cannot be replaced on executors",
             remedy="DROP and REGISTER the loop, or run it with --place driver",
         )
-    texts = Text(old.query(name), older.catalog), Text(query, names)
+    texts = QueryInCatalog(old.query(name), older.catalog), QueryInCatalog(query, names)
     refusal = keep(
         texts[0], plan_query(texts[0].query, older.catalog), texts[1], plan_query(query, names)
     ).refusal
@@ -199,7 +201,7 @@ def lies_elsewhere(name: str) -> QueryError:
     return QueryError(fault, remedy=f"DROP QUERY {name}, and register it in a second change; {_IN_DRIVER}")
 
 
-def _cut(number: int, plan: Plan, older: Older, replaces: Replacement | None) -> Generation:
+def _cut(number: int, plan: Plan, older: EarlierQueries, replaces: Replacement | None) -> Generation:
     first = older.first
     common = {_way(first.plan, edge): edge.name for edge in first.scanned if _is_common(first.plan, edge)}
 
@@ -257,8 +259,8 @@ def _way(plan: Plan, edge: Exchange) -> str:
 
 
 @lru_cache(maxsize=4096)
-def _use(generation: Generation, live: frozenset[str], moved: frozenset[str]) -> tuple[Use, ...]:
-    found: list[Use] = []
+def _use(generation: Generation, live: frozenset[str], moved: frozenset[str]) -> tuple[FragmentUse, ...]:
+    found: list[FragmentUse] = []
     read: frozenset[str] = frozenset()  # exchanges that later levels receive
     for each in reversed(generation.cut.fragments):
         names = {edge.name for edge in each.outputs}
@@ -273,18 +275,20 @@ def _use(generation: Generation, live: frozenset[str], moved: frozenset[str]) ->
             for step in steps_of(plan, made, moved)
             if isinstance(node := plan.steps[step].node, Scan)
         )
-        found.append(Use(outputs, inputs))
+        found.append(FragmentUse(outputs, inputs))
         read |= inputs
     return tuple(reversed(found))
 
 
-def use(generation: Generation, live: Collection[str], level: int, moved: Collection[str] = ()) -> Use:
+def use(
+    generation: Generation, live: Collection[str], level: int, moved: Collection[str] = ()
+) -> FragmentUse:
     """What is needed at a level for those queries of a generation that are still there.
 
     `moved` are queries of the generation, in lower case, that were replaced: others read the new ones.
     """
     found = _use(generation, frozenset(live), frozenset(moved))
-    return found[level - 1] if level <= len(found) else Use()
+    return found[level - 1] if level <= len(found) else FragmentUse()
 
 
 def steps_of(plan: Plan, outputs: Collection[str], moved: Collection[str] = ()) -> set[int]:

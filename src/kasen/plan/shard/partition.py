@@ -22,16 +22,16 @@ from kasen.plan.logical import (
     PaneAggregate,
     Project,
     Ref,
-    Reports,
     Scan,
     SemiJoin,
     SetOp,
     Streamify,
-    Touches,
+    WindowActivity,
     WindowAggregate,
     WindowCombine,
     WindowJoin,
     WindowNode,
+    WindowReports,
 )
 
 
@@ -60,9 +60,9 @@ ANY = Sharding()
 def sharding(node: Node) -> Sharding:
     """The key by which this step alone may be sharded; a different one than its input's is an exchange."""
     match node:
-        case Scan() | Ref() | Filter() | Project() | PaneAggregate() | Delay() | Touches():
+        case Scan() | Ref() | Filter() | Project() | PaneAggregate() | Delay() | WindowActivity():
             return ANY
-        case Reports():
+        case WindowReports():
             return Sharding(why="the reports are those of the whole stream")
         case WindowNode(window=PartitionRows(keys=keys)):
             return _by_columns(node.child, keys)

@@ -14,7 +14,7 @@ from kasen.cql.expr import Column, Expr
 from kasen.plan import logical
 from kasen.plan.exprs import shift, show, substitute
 from kasen.plan.logical import Node
-from kasen.plan.lower.joins import LeftJoined, MultiJoin
+from kasen.plan.lower.joins import LeftDrivenJoin, MultiJoin
 from kasen.plan.lower.lower import Pad, SlidingAggregate
 from kasen.types import Schema
 
@@ -101,7 +101,7 @@ def need(node: Node) -> list[Need]:
             return [
                 Need(tuple(columns[each[at]] for each in classes)) for at, columns in enumerate(columns_of)
             ]
-        case LeftJoined(keys=pairs):
+        case LeftDrivenJoin(keys=pairs):
             left, right = (all_columns(child.schema) for child in node.inputs)
             return [Need(tuple(left[a] for a, _ in pairs)), Need(tuple(right[b] for _, b in pairs))]
         case logical.SemiJoin(keys=pairs):

@@ -7,32 +7,34 @@ from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from kasen.connect.decode import decode
-from kasen.engine.select.network import Tap
+from kasen.engine.select.network import NetworkFilter
 from kasen.engine.text.dictionary import Dictionary
 from kasen.errors import DataError, KasenError
-from kasen.plan.changes import Change, Drop
+from kasen.plan.changes import CatalogChange, Drop
 from kasen.runtime.control.socket import Control, Meter
 from kasen.runtime.live.remote import RemoteQueries
 from kasen.runtime.output.outputs import Outputs
-from kasen.runtime.pipeline import Answer, Pipeline
+from kasen.runtime.pipeline import Answer, RunningPipeline
 from kasen.types import Type
 
 
-class Changing(Protocol):
+class ChangeablePipeline(Protocol):
     """A pipeline whose queries can be changed, here or on shards."""
 
     dictionary: Dictionary
 
-    def execute(self, text: str) -> tuple[Change, ...]: ...
+    def execute(self, text: str) -> tuple[CatalogChange, ...]: ...
 
     @property
-    def pending(self) -> list[Change]: ...
+    def pending(self) -> list[CatalogChange]: ...
 
 
-class _Answering:
+class _RequestHandler:
     """Answers requests between epochs, as far as they are the same wherever operators run."""
 
-    def __init__(self, pipeline: Changing, outputs: Outputs, time: Type, keep: Callable[[str], None]) -> None:
+    def __init__(
+        self, pipeline: ChangeablePipeline, outputs: Outputs, time: Type, keep: Callable[[str], None]
+    ) -> None:
         """`keep` makes a text that has changed queries durable, before its change is answered."""
         self._keep = keep
         self._changing = pipeline
@@ -75,10 +77,12 @@ class _Answering:
                 control.tell(name, _lines([column.to_pylist() for column in table.columns]))
 
 
-class Manager(_Answering):
+class RequestHandler(_RequestHandler):
     """Of a pipeline in this process."""
 
-    def __init__(self, pipeline: Pipeline, outputs: Outputs, time: Type, keep: Callable[[str], None]) -> None:
+    def __init__(
+        self, pipeline: RunningPipeline, outputs: Outputs, time: Type, keep: Callable[[str], None]
+    ) -> None:
         super().__init__(pipeline, outputs, time, keep)
         self._pipeline = pipeline
         self._heard = Meter()
@@ -108,7 +112,7 @@ class Manager(_Answering):
         return found
 
 
-class Sharded(Changing, Protocol):
+class ShardedPipeline(ChangeablePipeline, Protocol):
     """A pipeline on shards, as far as it is known here."""
 
     live: RemoteQueries
@@ -117,10 +121,12 @@ class Sharded(Changing, Protocol):
     def lag(self) -> int: ...
 
 
-class ShardManager(_Answering):
+class ShardRequestHandler(_RequestHandler):
     """Of a pipeline on shards: what steps remember and share there is not told by query."""
 
-    def __init__(self, pipeline: Sharded, outputs: Outputs, time: Type, keep: Callable[[str], None]) -> None:
+    def __init__(
+        self, pipeline: ShardedPipeline, outputs: Outputs, time: Type, keep: Callable[[str], None]
+    ) -> None:
         super().__init__(pipeline, outputs, time, keep)
         self._pipeline = pipeline
 
@@ -148,7 +154,7 @@ def _lines(columns: list[list[Any]]) -> Iterator[str]:
         yield json.dumps({"row": cells})
 
 
-def _told(change: Change) -> Iterator[str]:
+def _told(change: CatalogChange) -> Iterator[str]:
     at = "at the beginning" if change.at is None else f"at {change.at}"
     for action in change.actions:
         if isinstance(action, Drop):
@@ -159,7 +165,7 @@ def _told(change: Change) -> Iterator[str]:
         yield f"{one.query.name} is prepared"
 
 
-def explain_live(pipeline: Pipeline, name: str) -> str:
+def explain_live(pipeline: RunningPipeline, name: str) -> str:
     """The steps of a live query, inputs first, and the configuration tuples that set each of them up."""
     query = pipeline.live.queries.get(name.lower())
     if query is None:
@@ -176,7 +182,7 @@ def explain_live(pipeline: Pipeline, name: str) -> str:
         reads = ", ".join(map(str, pipeline.graph.inputs(step)))
         lines.append(f"  step {step}: {type(node).__name__}({reads}){remembers}{shared}")
         operator = pipeline.graph.operators[step]
-        if isinstance(operator, Tap):
+        if isinstance(operator, NetworkFilter):
             lines += [f"    {target} <- {', '.join(map(str, words))}" for target, words in operator.config()]
     lines.append(f"  output <- step {query.root}")
     return "\n".join(lines)

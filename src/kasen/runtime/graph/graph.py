@@ -12,21 +12,21 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import gcd
 
-from kasen.engine import parallel as two_cores
-from kasen.engine.aggregate.sliding.pane_reduction import Wanted, wanted
-from kasen.engine.aggregate.sliding.sharable import Member
-from kasen.engine.aggregate.sliding.shared_panes import SharedWindows
+from kasen.engine import parallel
+from kasen.engine.aggregate.sliding.pane_reduction import PaneRequirements, wanted
+from kasen.engine.aggregate.sliding.sharable import SharableSlidingAggregate
+from kasen.engine.aggregate.sliding.shared_panes import SharedPanes
 from kasen.engine.aggregate.sliding.sliding_aggregate import SlidingAggregate
 from kasen.engine.aggregate.user.aggregate import UserAggregate
-from kasen.engine.batch import I64, TICK_BITS, Batch, Bound, concat, empty, orderings
+from kasen.engine.batch import I64, TICK_BITS, Batch, Frontier, concat, empty, orderings
 from kasen.engine.join.multiway.mjoin import MJoin
 from kasen.engine.operator import Operator, State, words_of
 from kasen.engine.select.filter import Filter as FilterOperator
-from kasen.engine.select.network import Selection, Tap
+from kasen.engine.select.network import NetworkFilter, SelectionNetwork
 from kasen.engine.stream.delay import Delay
 from kasen.engine.stream.value_order import ValueOrder
-from kasen.engine.window.activity import Reports, Touches
-from kasen.engine.window.window import Rows, Timed
+from kasen.engine.window.activity import WindowActivity, WindowReports
+from kasen.engine.window.window import RowsWindow, TimedWindow
 from kasen.errors import ResourceError
 from kasen.plan.logical import Filter, Node, Scan, twice
 from kasen.plan.lower.instantiate import Context, instantiate
@@ -34,12 +34,12 @@ from kasen.plan.lower.lower import SlidingAggregate as SlidingNode
 from kasen.plan.lower.selection import selectable
 from kasen.plan.physical import Plan, Step, stages_of
 from kasen.runtime.graph.loop import Loop
-from kasen.runtime.graph.parallel_steps import ROWS_A_STEP, Alone, SideBySide
+from kasen.runtime.graph.parallel_steps import ROWS_A_STEP, Alone, ParallelStepRunner
 from kasen.runtime.graph.runaway_loops import loop_error, stopped_before
 from kasen.types import Kind, Schema
 
 #: For steps that just came: further input, by step and number of the input.
-Births = dict[int, dict[int, Batch]]
+InitialInputs = dict[int, dict[int, Batch]]
 
 
 class Graph:
@@ -57,8 +57,8 @@ class Graph:
         self._nothing: list[Batch] = []
         self._steps: dict[int, Step] = {}
         self._free: list[int] = []
-        self._networks: dict[str, Selection] = {}
-        self._windows: dict[tuple[int, Wanted, int], SharedWindows] = {}
+        self._networks: dict[str, SelectionNetwork] = {}
+        self._windows: dict[tuple[int, PaneRequirements, int], SharedPanes] = {}
         self._scans: dict[str, int] = {}
         self.outputs: dict[str, int] = dict(plan.outputs)
         #: Stages in an order in which inputs come first, by their first step: the operator and what it
@@ -68,7 +68,7 @@ class Graph:
         #: The steps of loops, and whether steps came and went so that the order must be found again.
         self._looped: set[int] = set()
         self._stale = False
-        self._births: Births = {}
+        self._initial_inputs: InitialInputs = {}
         #: Whether the first instant has come.
         self.begun = False
         #: Why loops were stopped. The rest of the pipeline lives on.
@@ -117,16 +117,16 @@ class Graph:
                 network = self._networks.get(node.child.name)
                 if network is None:
                     doubles = [field.type.kind is Kind.DOUBLE for field in node.child.schema]
-                    network = Selection(doubles, self._context.dictionary)
+                    network = SelectionNetwork(doubles, self._context.dictionary)
                     self._networks[node.child.name] = network
-                return Tap(network, condition, operator)
+                return NetworkFilter(network, condition, operator)
         if isinstance(node, SlidingNode) and isinstance(operator, SlidingAggregate):
             kept = wanted(node.keys, operator.calls)
             if kept is not None:
                 return self._member(node, inputs[0], kept)
         return operator
 
-    def _member(self, node: SlidingNode, source: int, kept: Wanted) -> Member:
+    def _member(self, node: SlidingNode, source: int, kept: PaneRequirements) -> SharableSlidingAggregate:
         """Aggregates over one input that want the same of panes as long may share these."""
 
         def make() -> SlidingAggregate:
@@ -134,16 +134,18 @@ class Graph:
             assert isinstance(operator, SlidingAggregate)
             return operator
 
-        member = Member(make, node.window.length, node.window.slide)
+        member = SharableSlidingAggregate(make, node.window.length, node.window.slide)
         self._let_share(member, node, source, kept)
         return member
 
-    def _let_share(self, member: Member, node: SlidingNode, source: int, kept: Wanted) -> None:
+    def _let_share(
+        self, member: SharableSlidingAggregate, node: SlidingNode, source: int, kept: PaneRequirements
+    ) -> None:
         key = (source, kept, gcd(node.window.length, node.window.slide))
         if key not in self._windows:
             schema = node.child.schema
             order = ValueOrder(orderings(schema)[: node.keys], self._context.dictionary)
-            self._windows[key] = SharedWindows(kept, key[2], len(schema), order)
+            self._windows[key] = SharedPanes(kept, key[2], len(schema), order)
         self._windows[key].add(member)
 
     def _forget_windows(self) -> None:
@@ -155,7 +157,7 @@ class Graph:
         size = max(steps, default=-1) + 1
         self._nodes, self._operators = [None] * size, [None] * size
         self._inputs, self._nothing = [()] * size, [empty(0)] * size
-        self._steps, self._scans, self._births, self._loops = {}, {}, {}, {}
+        self._steps, self._scans, self._initial_inputs, self._loops = {}, {}, {}, {}
         self._networks, self._windows = {}, {}
         self._readers.clear()
         self._free = [step for step in reversed(range(size)) if step not in steps]
@@ -164,9 +166,9 @@ class Graph:
         self.order_stages()
 
     @property
-    def births(self) -> Births:
+    def initial_inputs(self) -> InitialInputs:
         """What steps that just came get besides, in the next run."""
-        return self._births
+        return self._initial_inputs
 
     def add(self, node: Node, inputs: tuple[int, ...]) -> int:
         """A new step behind all others, outside loops. It reads steps that are there."""
@@ -179,9 +181,9 @@ class Graph:
         node, operator = self._nodes[step], self._operators[step]
         if isinstance(node, Scan):
             del self._scans[node.name]
-        if isinstance(operator, Tap):
+        if isinstance(operator, NetworkFilter):
             operator.close()
-        if isinstance(operator, Member):
+        if isinstance(operator, SharableSlidingAggregate):
             operator.close()
             self._forget_windows()
         self._nodes[step] = self._operators[step] = None
@@ -190,14 +192,14 @@ class Graph:
         self._dead.discard(step)
         self._read(step, ())
         self._stages.pop(step, None)
-        self._births.pop(step, None)
+        self._initial_inputs.pop(step, None)
         self._free.append(step)
 
     def point(self, step: int, inputs: tuple[int, ...]) -> None:
         """The step reads others from now on; `settle` sees to the order."""
         self._stale = True
         node, operator = self._nodes[step], self._operators[step]
-        if isinstance(node, SlidingNode) and isinstance(operator, Member):
+        if isinstance(node, SlidingNode) and isinstance(operator, SharableSlidingAggregate):
             operator.go_alone()
             self._forget_windows()
             kept = wanted(node.keys, operator.calls)
@@ -253,7 +255,7 @@ class Graph:
 
     # ------------------------------------------------------------ running
 
-    def begin(self, at: Bound) -> None:
+    def begin(self, at: Frontier) -> None:
         """The pipeline's first instant: rows that are always there appear now."""
         if not self.begun:
             self.begun = True
@@ -261,30 +263,30 @@ class Graph:
             self.share(self.steps, at)
             self._load_loops()
 
-    def begin_steps(self, steps: Iterable[int], at: Bound) -> None:
+    def begin_steps(self, steps: Iterable[int], at: Frontier) -> None:
         for step in steps:
             operator = self._operators[step]
             if operator is not None and hasattr(operator, "begin"):
                 operator.begin(at)
 
-    def share(self, steps: Iterable[int], at: Bound | None) -> None:
+    def share(self, steps: Iterable[int], at: Frontier | None) -> None:
         """From now on these may share windows; they begin at an instant, or with what they hold (None)."""
         found = [(step, self._operators[step]) for step in steps if step not in self._looped]
-        members = [each for _, each in found if isinstance(each, Member)]
+        members = [each for _, each in found if isinstance(each, SharableSlidingAggregate)]
         for member in members:
             member.may_share = True
         for member in members:
             if at is not None and member.windows is not None:
                 member.windows.welcome(member, at)
 
-    def bear(self, step: int, position: int, batch: Batch) -> None:
+    def inject(self, step: int, position: int, batch: Batch) -> None:
         """Further input for a step that just came, before all else that it gets in the next run."""
         if len(batch):
-            before = self._births.setdefault(step, {}).get(position)
+            before = self._initial_inputs.setdefault(step, {}).get(position)
             both = batch if before is None else concat((before, batch), batch.columns)
-            self._births[step][position] = both
+            self._initial_inputs[step][position] = both
 
-    def run(self, sources: Mapping[str, Batch], upto: Bound) -> dict[str, Batch]:
+    def run(self, sources: Mapping[str, Batch], upto: Frontier) -> dict[str, Batch]:
         """The changes of queries' answers at the instants from the last frontier up to `upto`."""
         out = self._nothing.copy()
         rows = 0
@@ -295,20 +297,20 @@ class Graph:
                 rows += len(batch)
         if self._handed_out:
             self._load_loops()
-        births = self._births
-        if births:
-            self._births = {}
-        elif rows >= ROWS_A_STEP * len(self._stages) and two_cores.worth(rows) and not self._loops:
+        initial_inputs = self._initial_inputs
+        if initial_inputs:
+            self._initial_inputs = {}
+        elif rows >= ROWS_A_STEP * len(self._stages) and parallel.worth(rows) and not self._loops:
             self._run_on_two_cores(out, upto)
             return self._answers(out)
-        ends: dict[int, Bound] = {}
+        ends: dict[int, Frontier] = {}
         for step, stage in self._stages.items():
             if ends and (end := self._end_of(step, ends, upto)) < upto:
-                self._run_to_its_end(step, out, end, ends, births)
+                self._run_to_its_end(step, out, end, ends, initial_inputs)
             elif stage is None:
-                self._run_loop(self._loops[step], out, upto, ends, births)
-            elif births or len(stage[1]) != 1:
-                self._run_step(step, stage, out, upto, births)
+                self._run_loop(self._loops[step], out, upto, ends, initial_inputs)
+            elif initial_inputs or len(stage[1]) != 1:
+                self._run_step(step, stage, out, upto, initial_inputs)
             else:  # as _run_step, in fewer calls: most steps have one input, and single tuples feel it
                 operator, (source,) = stage
                 batch = out[source]
@@ -321,34 +323,38 @@ class Graph:
     def _answers(self, out: list[Batch]) -> dict[str, Batch]:
         return {name: batch for name, step in self.outputs.items() if len(batch := out[step])}
 
-    def _run_on_two_cores(self, out: list[Batch], upto: Bound) -> None:
+    def _run_on_two_cores(self, out: list[Batch], upto: Frontier) -> None:
         """Many rows, and no loops: steps that keep to themselves run side by side."""
         stages = {step: stage for step, stage in self._stages.items() if stage is not None}
 
         def run_step(step: int, stage: Alone) -> None:
             self._run_step(step, stage, out, upto, {})
 
-        SideBySide(stages, self._readers, self.outputs.values(), out, run_step).run()
+        ParallelStepRunner(stages, self._readers, self.outputs.values(), out, run_step).run()
 
-    def _run_step(self, step: int, stage: Alone, out: list[Batch], upto: Bound, births: Births) -> None:
+    def _run_step(
+        self, step: int, stage: Alone, out: list[Batch], upto: Frontier, initial_inputs: InitialInputs
+    ) -> None:
         operator, inputs = stage
         batches = [out[source] for source in inputs]
-        if births and step in births:
-            batches = self._with_births(step, batches, births)
+        if initial_inputs and step in initial_inputs:
+            batches = self._with_initial_inputs(step, batches, initial_inputs)
         if not any(map(len, batches)):
             due = operator.next_instant()
             if due is None or due >= upto:
                 return
         out[step] = operator.process(batches, upto)
 
-    def _with_births(self, step: int, batches: list[Batch], births: Births) -> list[Batch]:
-        for position, batch in births[step].items():
+    def _with_initial_inputs(
+        self, step: int, batches: list[Batch], initial_inputs: InitialInputs
+    ) -> list[Batch]:
+        for position, batch in initial_inputs[step].items():
             batches[position] = concat((batch, batches[position]), batch.columns)
         return batches
 
-    def stirs_before(self, upto: Bound) -> bool:
+    def stirs_before(self, upto: Frontier) -> bool:
         """Whether anything may happen before `upto` if nothing comes in. Of loops, only they know."""
-        if self._loops or self._births:
+        if self._loops or self._initial_inputs:
             return True
         for operator in self._operators:
             if operator is not None and (due := operator.next_instant()) is not None and due < upto:
@@ -360,7 +366,7 @@ class Graph:
     def _make_loop(self, stage: tuple[int, ...]) -> Loop:
         for step in stage:
             operator = self._operators[step]
-            if isinstance(operator, Member):
+            if isinstance(operator, SharableSlidingAggregate):
                 operator.go_alone()
         self._forget_windows()
         return Loop(self._steps, stage, self._operators, self._context, self._max_ticks, self._wanted(stage))
@@ -375,11 +381,16 @@ class Graph:
         return tuple(sorted(members & wanted))
 
     def _run_loop(
-        self, loop: Loop, out: list[Batch], upto: Bound, ends: dict[int, Bound], births: Births
+        self,
+        loop: Loop,
+        out: list[Batch],
+        upto: Frontier,
+        ends: dict[int, Frontier],
+        initial_inputs: InitialInputs,
     ) -> None:
         """A loop that goes round for ever is stopped, and with it all that read it, at the same instant."""
-        if births and not births.keys().isdisjoint(loop.stage):
-            stuck = self._run_newborn(loop, out, upto, births)
+        if initial_inputs and not initial_inputs.keys().isdisjoint(loop.stage):
+            stuck = self._run_newborn(loop, out, upto, initial_inputs)
         else:
             stuck = loop.run(out, upto)
         if stuck is None:
@@ -413,12 +424,17 @@ class Graph:
                 reached.update(each)
         return reached
 
-    def _end_of(self, first: int, ends: dict[int, Bound], upto: Bound) -> Bound:
+    def _end_of(self, first: int, ends: dict[int, Frontier], upto: Frontier) -> Frontier:
         stage = self._loops[first].stage if first in self._loops else (first,)
         return min((ends[step] for step in stage if step in ends), default=upto)
 
     def _run_to_its_end(
-        self, first: int, out: list[Batch], end: Bound, ends: dict[int, Bound], births: Births
+        self,
+        first: int,
+        out: list[Batch],
+        end: Frontier,
+        ends: dict[int, Frontier],
+        initial_inputs: InitialInputs,
     ) -> None:
         """Runs a stage that reads a stopped loop, on what there was before that."""
         stage = self._stages[first]
@@ -428,9 +444,9 @@ class Graph:
             for source in self._inputs[step]:
                 cut[source] = below(out[source], end)
         if stage is None:
-            self._run_loop(self._loops[first], cut, end, ends, births)
+            self._run_loop(self._loops[first], cut, end, ends, initial_inputs)
         else:
-            self._run_step(first, stage, cut, end, births)
+            self._run_step(first, stage, cut, end, initial_inputs)
         for step in members:
             out[step] = cut[step]
 
@@ -445,13 +461,15 @@ class Graph:
         """The steps that were stopped."""
         return self._dead
 
-    def _run_newborn(self, loop: Loop, out: list[Batch], upto: Bound, births: Births) -> Bound | None:
+    def _run_newborn(
+        self, loop: Loop, out: list[Batch], upto: Frontier, initial_inputs: InitialInputs
+    ) -> Frontier | None:
         """Runs a loop whose steps get further input, each its own: there it reads a union for this once."""
         seen, steps, operators = out.copy(), dict(self._steps), self._operators.copy()
         stage: list[int] = []
         for step in loop.stage:
             inputs = list(self._inputs[step])
-            for position, batch in births.get(step, {}).items():
+            for position, batch in initial_inputs.get(step, {}).items():
                 node = self.node(inputs[position])
                 both = twice(node)
                 given, united = len(seen), len(seen) + 1
@@ -491,8 +509,8 @@ class Graph:
     def held_words(self) -> Iterator[I64]:
         """Every word that steps hold and that may be the code of a text."""
         self.save_loops()
-        for births in self._births.values():
-            yield from (batch.data for batch in births.values())
+        for initial_inputs in self._initial_inputs.values():
+            yield from (batch.data for batch in initial_inputs.values())
         for step, operator in enumerate(self._operators):
             if operator is not None and _knows_texts(self.node(step)):
                 yield from words_of(operator)
@@ -521,16 +539,23 @@ class Graph:
         self.order_stages()
         self.share(self.steps, None)
 
-    def next_instant(self) -> Bound | None:
+    def next_instant(self) -> Frontier | None:
         """The first instant at which some window or delay will move without input."""
         self.save_loops()
         found = [each.next_instant() for each in self._living()]
         return min((each for each in found if each is not None), default=None)
 
-    def last_instant(self) -> Bound | None:
+    def last_instant(self) -> Frontier | None:
         """The last instant at which what windows hold now will leave them."""
         self.save_loops()
-        holders = (Timed, Reports, SlidingAggregate, Member, UserAggregate, MJoin)
+        holders = (
+            TimedWindow,
+            WindowReports,
+            SlidingAggregate,
+            SharableSlidingAggregate,
+            UserAggregate,
+            MJoin,
+        )
         found = [each.last_instant() for each in self._living() if isinstance(each, holders)]
         return max((each for each in found if each is not None), default=None)
 
@@ -554,13 +579,13 @@ class Graph:
         return self._operators
 
     @property
-    def counters(self) -> dict[int, Rows]:
+    def counters(self) -> dict[int, RowsWindow]:
         """The windows that count tuples from the beginning on, by step."""
         self.save_loops()
         found = {}
         for step, operator in enumerate(self._operators):
-            window = operator.window if isinstance(operator, Touches) else operator
-            if isinstance(window, Rows):
+            window = operator.window if isinstance(operator, WindowActivity) else operator
+            if isinstance(window, RowsWindow):
                 found[step] = window
         return found
 
@@ -570,8 +595,8 @@ def _knows_texts(node: Node) -> bool:
     return any(field.type.kind is Kind.VARCHAR for each in (node, *node.children) for field in each.schema)
 
 
-def below(batch: Batch, end: Bound) -> Batch:
+def below(batch: Batch, end: Frontier) -> Batch:
     """The changes before an instant."""
-    if not len(batch) or (batch.ts[-1], batch.sub[-1]) < end:
+    if not len(batch) or (batch.ts[-1], batch.seq_tick[-1]) < end:
         return batch
-    return batch.where((batch.ts < end.ts) | ((batch.ts == end.ts) & (batch.sub < end.sub)))
+    return batch.where((batch.ts < end.ts) | ((batch.ts == end.ts) & (batch.seq_tick < end.seq_tick)))

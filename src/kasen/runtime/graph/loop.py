@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from kasen.engine.batch import I64, TICK_BITS, Batch, Bound
+from kasen.engine.batch import I64, TICK_BITS, Batch, Frontier
 from kasen.engine.loop.kernels import machine as kernel
 from kasen.engine.loop.kernels import row_steps as loop_rows
 from kasen.engine.loop.kernels import table as loop_table
-from kasen.engine.loop.steps import ForeignPart, Part, Plain, lend, set_due
+from kasen.engine.loop.steps import CalledStep, LoopStep, StatelessStep, lend, set_due
 from kasen.engine.operator import Operator
 from kasen.engine.row_buffer import RowBuffer
 from kasen.errors import InternalError
@@ -61,7 +61,7 @@ class Loop:
         self._active: I64 = np.zeros((2, words), np.int64)
         self._work: I64 = np.zeros((loop_table.WORK, 4 * _FIRST_ROOM), np.int64)
         self._memory: list[tuple[I64, I64]] = []
-        self._parts: list[Part] = [_Input() for _ in self._outside]
+        self._parts: list[LoopStep] = [_Input() for _ in self._outside]
         for step in stage:
             operator = operators[step]
             assert operator is not None
@@ -112,7 +112,7 @@ class Loop:
 
     # ------------------------------------------------------------ running
 
-    def run(self, out: list[Batch], upto: Bound) -> Bound | None:
+    def run(self, out: list[Batch], upto: Frontier) -> Frontier | None:
         """Runs the instants below the frontier; `out` has the changes of all steps, and gets the loop's.
 
         Returns the instant at which there were too many ticks, or None.
@@ -131,7 +131,7 @@ class Loop:
             out[step] = buffer.take(int(self._table[self._at[step], loop_table.KEPT_N]))
         return self._now() if why == loop_table.TOO_MANY_TICKS else None
 
-    def _go_on(self, upto: Bound) -> int:
+    def _go_on(self, upto: Frontier) -> int:
         return int(
             kernel.run_loop(
                 self._table,
@@ -144,12 +144,12 @@ class Loop:
                 self._work,
                 self._context.dictionary.labels if self._texts else _NO_LABELS,
                 upto.ts,
-                upto.sub,
+                upto.seq_tick,
             )
         )
 
-    def _now(self) -> Bound:
-        return Bound(int(self._control[loop_table.TS]), int(self._control[loop_table.SUB]))
+    def _now(self) -> Frontier:
+        return Frontier(int(self._control[loop_table.TS]), int(self._control[loop_table.SUB]))
 
     def _serve(self, why: int) -> None:
         """Does what the kernel came back for."""
@@ -201,9 +201,9 @@ class Loop:
 
     def _call(self, at: int) -> None:
         part, instant = self._parts[at], self._now()
-        assert isinstance(part, ForeignPart)
+        assert isinstance(part, CalledStep)
         inputs = [self._changes(source, instant) for source in part.inputs]
-        answer = part.operator.process(inputs, Bound(instant.ts, instant.sub + 1))
+        answer = part.operator.process(inputs, Frontier(instant.ts, instant.seq_tick + 1))
         row = self._table[at]
         count = len(answer)
         if count > row[loop_table.ROOM]:
@@ -225,16 +225,18 @@ class Loop:
             self._active[kernel.ACTIVE] |= self._readers[at]
         self._control[loop_table.RESUMED] = 0
 
-    def _changes(self, at: int, instant: Bound) -> Batch:
+    def _changes(self, at: int, instant: Frontier) -> Batch:
         """A step's changes at the instant under way, copied."""
         row = self._table[at]
         count, words = int(row[loop_table.N]), int(row[loop_table.WORDS])
         diff = _copy(int(row[loop_table.DIFF]), count)
         data = _copy(int(row[loop_table.DATA]), words * count).reshape(words, count)
-        return Batch(np.full(count, instant.ts, np.int64), np.full(count, instant.sub, np.int64), diff, data)
+        return Batch(
+            np.full(count, instant.ts, np.int64), np.full(count, instant.seq_tick, np.int64), diff, data
+        )
 
 
-class _Input(Plain):
+class _Input(StatelessStep):
     """A step outside of the loop: its changes come as a batch."""
 
     kind = loop_table.INPUT
@@ -243,11 +245,11 @@ class _Input(Plain):
     @staticmethod
     def lend_batch(row: I64, batch: Batch) -> None:
         lend(row, loop_rows.BATCH_TS, batch.ts, size=False)
-        lend(row, loop_rows.BATCH_SUB, batch.sub, size=False)
+        lend(row, loop_rows.BATCH_SUB, batch.seq_tick, size=False)
         lend(row, loop_rows.BATCH_DIFF, batch.diff, size=False)
         lend(row, loop_rows.BATCH_DATA, batch.data, size=False)
         row[loop_rows.BATCH_SIZE], row[loop_rows.BATCH_NEXT] = len(batch), 0
-        set_due(row, Bound(int(batch.ts[0]), int(batch.sub[0])) if len(batch) else None)
+        set_due(row, Frontier(int(batch.ts[0]), int(batch.seq_tick[0])) if len(batch) else None)
 
 
 def _memory(words: int, room: int) -> tuple[I64, I64]:

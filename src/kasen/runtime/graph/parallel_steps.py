@@ -15,10 +15,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from kasen.engine import parallel as two_cores
+from kasen.engine import parallel
 from kasen.engine.aggregate.group.aggregate import Aggregate
-from kasen.engine.aggregate.sliding.sharable import Member
-from kasen.engine.aggregate.sliding.shared_panes import SharedWindows
+from kasen.engine.aggregate.sliding.sharable import SharableSlidingAggregate
+from kasen.engine.aggregate.sliding.shared_panes import SharedPanes
 from kasen.engine.aggregate.sliding.sliding_aggregate import SlidingAggregate
 from kasen.engine.batch import Batch, empty
 from kasen.engine.operator import Operator
@@ -27,11 +27,11 @@ from kasen.engine.select.project import Project
 from kasen.engine.sets.bag import Bag
 from kasen.engine.sets.union import Union
 from kasen.engine.stream.delay import Delay
-from kasen.engine.stream.streamify import Every, Inserted, Whole
-from kasen.engine.window.activity import Reports, Touches
-from kasen.engine.window.ordinal_rows import OrdinalRows
-from kasen.engine.window.partition import PartitionRows
-from kasen.engine.window.window import Now, Range, Rows, Slide, Unbounded
+from kasen.engine.stream.streamify import IStreamDStream, PeriodicRStream, RStream
+from kasen.engine.window.activity import WindowActivity, WindowReports
+from kasen.engine.window.ordinal_rows import OrdinalRowsWindow
+from kasen.engine.window.partition import PartitionWindow
+from kasen.engine.window.window import NowWindow, RangeWindow, RowsWindow, SlideWindow, UnboundedWindow
 
 #: With fewer rows for each step of the graph, most of the time is Python's, and of that there is one core.
 ROWS_A_STEP = 1024
@@ -40,13 +40,23 @@ _NOTHING = empty(0)
 #: A stage of a single step outside loops: its operator, and what it reads.
 Alone = tuple[Operator, tuple[int, ...]]
 
-_WINDOWS = (Unbounded, Now, Range, Slide, Rows, PartitionRows, OrdinalRows, Touches, Reports)
-_SUMS = (Aggregate, SlidingAggregate, Member)
-_KEPT = frozenset([*_WINDOWS, *_SUMS, Bag, Union, Inserted, Whole, Every, Delay, Pad])
+_WINDOWS = (
+    UnboundedWindow,
+    NowWindow,
+    RangeWindow,
+    SlideWindow,
+    RowsWindow,
+    PartitionWindow,
+    OrdinalRowsWindow,
+    WindowActivity,
+    WindowReports,
+)
+_SUMS = (Aggregate, SlidingAggregate, SharableSlidingAggregate)
+_KEPT = frozenset([*_WINDOWS, *_SUMS, Bag, Union, IStreamDStream, RStream, PeriodicRStream, Delay, Pad])
 
 
 @dataclass(slots=True, eq=False)
-class Strand:
+class StepSequence:
     """Steps in an order in which inputs come first; those that only they read; the rows that come in."""
 
     steps: list[int] = field(default_factory=list)
@@ -58,7 +68,7 @@ def keeps_to_itself(operator: Operator) -> bool:
     return type(operator) in _KEPT or (isinstance(operator, Project) and operator.is_plain)
 
 
-class SideBySide:
+class ParallelStepRunner:
     """One run. `out` has what comes in, and gets what each step says; `readers` counts those of each step."""
 
     def __init__(
@@ -83,18 +93,18 @@ class SideBySide:
             # A strand that has most of the rows shares its own work between the cores instead.
             rows = sum(strand.rows for strand in strands)
             is_even = 4 * max((strand.rows for strand in strands), default=0) < 3 * rows
-            two_cores.share(self._run_strands, strands, rows if is_even else 0)
+            parallel.share(self._run_strands, strands, rows if is_even else 0)
 
-    def next_round(self, todo: Iterable[int]) -> tuple[list[Strand], list[int]]:
+    def next_round(self, todo: Iterable[int]) -> tuple[list[StepSequence], list[int]]:
         """Runs what goes one by one as far as it can; then these strands can run; then come the others."""
         #: Where steps are that have not run, and windows that several share. None: they wait.
-        homes: dict[int | SharedWindows, Strand | None] = {}
+        homes: dict[int | SharedPanes, StepSequence | None] = {}
         later: list[int] = []
         for step in todo:
             stage = self._stages[step]
             operator, inputs = stage
             kept = keeps_to_itself(operator)
-            reads: list[int | SharedWindows] = []
+            reads: list[int | SharedPanes] = []
             for source in inputs:
                 if source in homes:
                     if not kept or homes[source] is None or self._readers[source] > 1:
@@ -106,19 +116,19 @@ class SideBySide:
                 if not kept:
                     self._run_step(step, stage)
                     continue
-                if isinstance(operator, Member) and operator.windows is not None:
+                if isinstance(operator, SharableSlidingAggregate) and operator.windows is not None:
                     reads.append(operator.windows)
-                    homes.setdefault(operator.windows, Strand())
+                    homes.setdefault(operator.windows, StepSequence())
                 homes[step] = strand = _united(reads, homes)
                 self._enter(strand, step, inputs, homes)
         return list(dict.fromkeys(home for home in homes.values() if home is not None)), later
 
     def _enter(
         self,
-        strand: Strand,
+        strand: StepSequence,
         step: int,
         inputs: tuple[int, ...],
-        homes: Mapping[int | SharedWindows, Strand | None],
+        homes: Mapping[int | SharedPanes, StepSequence | None],
     ) -> None:
         for source in inputs:
             if source not in homes:
@@ -127,7 +137,7 @@ class SideBySide:
                 strand.inner.append(source)
         strand.steps.append(step)
 
-    def _run_strands(self, strands: Iterable[Strand]) -> None:
+    def _run_strands(self, strands: Iterable[StepSequence]) -> None:
         for strand in strands:
             for step in strand.steps:
                 self._run_step(step, self._stages[step])
@@ -135,11 +145,13 @@ class SideBySide:
                 self._out[step] = _NOTHING  # its memory is there for the next strand
 
 
-def _united(reads: Sequence[int | SharedWindows], homes: dict[int | SharedWindows, Strand | None]) -> Strand:
+def _united(
+    reads: Sequence[int | SharedPanes], homes: dict[int | SharedPanes, StepSequence | None]
+) -> StepSequence:
     """The strand that all these are in from now on; a new one if there are none."""
     found = [home for home in map(homes.get, reads) if home is not None]
     if not found:
-        return Strand()
+        return StepSequence()
     first = found[0]
     for other in found[1:]:
         if other is not first:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kasen.connect.decode import decode
-from kasen.engine.batch import Batch, Bound
+from kasen.engine.batch import Batch, Frontier
 from kasen.engine.text.dictionary import Dictionary
 from kasen.errors import ResourceError
 from kasen.types import Schema, Type
@@ -21,7 +21,7 @@ def loop_error(
     stage: tuple[int, ...],
     below: set[int],
     out: list[Batch],
-    at: Bound,
+    at: Frontier,
     most: int,
     dictionary: Dictionary,
     time: Type,
@@ -53,7 +53,7 @@ def stopped_before(queries: Queries, steps: set[int]) -> ResourceError:
 
 def _last(schema: Schema, batch: Batch, dictionary: Dictionary, time: Type) -> list[str]:
     first = max(0, len(batch) - _SHOWN)
-    tail = Batch(batch.ts[first:], batch.sub[first:], batch.diff[first:], batch.data[:, first:].copy())
+    tail = Batch(batch.ts[first:], batch.seq_tick[first:], batch.diff[first:], batch.data[:, first:].copy())
     columns = [column.to_pylist() for column in decode(tail, schema, dictionary, time).columns]
     lines = []
     for ts, seq, tick, _, *values in zip(*columns, strict=True):

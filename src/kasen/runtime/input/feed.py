@@ -13,9 +13,9 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
-from kasen.engine import parallel as two_cores
+from kasen.engine import parallel
 from kasen.engine.batch import I64, TICK_BITS, Batch, Columns, matrix, ones, zeros
-from kasen.engine.deferred_batch import Lazy, Part
+from kasen.engine.deferred_batch import DeferredBatch, RowSelection
 from kasen.engine.kernels.instants import ascends, check_times, number_two, share_a_time
 from kasen.engine.operator import State
 
@@ -29,7 +29,7 @@ _MANY, _SMALL = 64, 4096
 
 
 @dataclass(slots=True)
-class Rows:
+class InputRows:
     """Rows of an input as read: times, +1 or -1, columns and NULL bits, where each stood in the source.
 
     Rows that stood one after the other say so by a range: few ever ask where a row stood.
@@ -57,35 +57,35 @@ class Rows:
             ts = self.ts
             if len(ts) < 2:
                 self._ascends = True
-            elif two_cores.worth(len(ts)):
+            elif parallel.worth(len(ts)):
                 cut = len(ts) // 2
-                there, here = two_cores.both(partial(ascends, ts[cut - 1 :]), partial(ascends, ts[:cut]))
+                there, here = parallel.both(partial(ascends, ts[cut - 1 :]), partial(ascends, ts[:cut]))
                 self._ascends = bool(there) and bool(here)
             else:
                 self._ascends = bool(ascends(ts))
         return self._ascends
 
-    def take(self, chosen: npt.NDArray[np.intp] | npt.NDArray[np.bool_]) -> Rows:
+    def take(self, chosen: npt.NDArray[np.intp] | npt.NDArray[np.bool_]) -> InputRows:
         data = [column[chosen] for column in self.data]
-        return Rows(self.ts[chosen], self.diff[chosen], data, self.position[chosen])
+        return InputRows(self.ts[chosen], self.diff[chosen], data, self.position[chosen])
 
-    def part(self, first: int, last: int) -> Rows:
+    def part(self, first: int, last: int) -> InputRows:
         """The rows [first, last): a view."""
         data = [column[first:last] for column in self.data]
         kept = True if self._ascends else None
-        return Rows(self.ts[first:last], self.diff[first:last], data, self.stood[first:last], kept)
+        return InputRows(self.ts[first:last], self.diff[first:last], data, self.stood[first:last], kept)
 
 
-def no_rows(columns: int) -> Rows:
+def no_rows(columns: int) -> InputRows:
     none = np.empty(0, np.int64)
-    return Rows(none, none, np.empty((columns + 1, 0), np.int64), none)
+    return InputRows(none, none, np.empty((columns + 1, 0), np.int64), none)
 
 
-def join(parts: list[Rows]) -> Rows:
+def join(parts: list[InputRows]) -> InputRows:
     """The rows one after the other, in memory of their own if there are several parts."""
     if len(parts) == 1:
         return parts[0]
-    return Rows(
+    return InputRows(
         np.concatenate([part.ts for part in parts]),
         np.concatenate([part.diff for part in parts]),
         [np.concatenate(columns) for columns in zip(*(part.data for part in parts), strict=True)],
@@ -110,10 +110,10 @@ class Feed:
         #: The least time of rows that came as fewer; None if all came as they are.
         self.least: int | None = None
         self._nothing = no_rows(columns)
-        self._held: list[Rows] = []
+        self._held: list[InputRows] = []
         self._ordered = True
 
-    def add(self, rows: Rows) -> Rows:
+    def add(self, rows: InputRows) -> InputRows:
         """Takes rows in as read and returns those that came too late."""
         ts = rows.ts
         count = len(ts)
@@ -201,7 +201,7 @@ class Feed:
             return sum(_below(part, ts) for part in self._held)
         return sum(int(np.count_nonzero(part.ts < ts)) for part in self._held)
 
-    def release(self, upto: int) -> list[Rows]:
+    def release(self, upto: int) -> list[InputRows]:
         """The rows below a time, by time and then position in the source, in pieces that are not empty."""
         held = self._held
         if not held:
@@ -210,8 +210,8 @@ class Feed:
             self._held = []
             return held
         self._order()
-        ready: list[Rows] = []
-        kept: list[Rows] = []
+        ready: list[InputRows] = []
+        kept: list[InputRows] = []
         for part in self._held:
             cut = _below(part, upto)
             if cut == len(part):
@@ -256,11 +256,11 @@ class Feed:
         self._move_to(_ALWAYS if ended else max(self._greatest - self._slack, self._advanced))
         self.least = None if least == _ALWAYS else least
         data = np.ascontiguousarray(state["data"], np.int64)
-        held = Rows(state["ts"], state["diff"], data, state["position"])
+        held = InputRows(state["ts"], state["diff"], data, state["position"])
         self._held = [held] if len(held) else []
 
 
-def _below(rows: Rows, ts: int) -> int:
+def _below(rows: InputRows, ts: int) -> int:
     """How many rows, in order of time, lie below a time."""
     times = rows.ts
     if times.item(-1) < ts:
@@ -268,13 +268,13 @@ def _below(rows: Rows, ts: int) -> int:
     return 0 if times.item(0) >= ts else int(times.searchsorted(ts, "left"))
 
 
-def _copy(rows: Rows) -> Rows:
+def _copy(rows: InputRows) -> InputRows:
     data = [column.copy() for column in rows.data]
     stood = rows.stood if isinstance(rows.stood, range) else rows.stood.copy()
-    return Rows(rows.ts.copy(), rows.diff.copy(), data, stood, rows.ascends)
+    return InputRows(rows.ts.copy(), rows.diff.copy(), data, stood, rows.ascends)
 
 
-def times_of(pieces: list[Rows]) -> I64:
+def times_of(pieces: list[InputRows]) -> I64:
     """The times of the pieces' rows."""
     if len(pieces) == 1:
         return pieces[0].ts
@@ -283,12 +283,12 @@ def times_of(pieces: list[Rows]) -> I64:
 
 def _share_a_time(one: I64, other: I64) -> bool:
     """Whether any two rows of two ascending lists, or of one of them, have the same time."""
-    if not two_cores.worth(len(one) + len(other)) or not len(one):
+    if not parallel.worth(len(one) + len(other)) or not len(one):
         return bool(share_a_time(one, other))
     # Rows of one time are all in the same half.
     middle = one[len(one) // 2]
     cut, cut_other = one.searchsorted(middle), other.searchsorted(middle)
-    there, here = two_cores.both(
+    there, here = parallel.both(
         partial(share_a_time, one[cut:], other[cut_other:]),
         partial(share_a_time, one[:cut], other[:cut_other]),
     )
@@ -296,7 +296,7 @@ def _share_a_time(one: I64, other: I64) -> bool:
 
 
 def number_tuples(streams: list[I64]) -> list[I64]:
-    """`sub` for the times of all TICK BY TUPLE streams, in declaration order: seq counts within each ts."""
+    """`seq_tick` of all TICK BY TUPLE streams, in declaration order: seq counts within each ts."""
     if len(streams) == 1 and len(streams[0]) == 1:
         return [zeros(1)]
     filled = [each for each in streams if len(each)]
@@ -315,25 +315,25 @@ def number_tuples(streams: list[I64]) -> list[I64]:
     starts = np.ones(len(ts), np.bool_)
     starts[1:] = ordered[1:] != ordered[:-1]
     first = np.maximum.accumulate(np.where(starts, index, 0))
-    sub = np.empty(len(ts), np.int64)
-    sub[order] = (index - first) << TICK_BITS
-    return list(np.split(sub, np.cumsum([len(each) for each in streams])[:-1]))
+    seq_tick = np.empty(len(ts), np.int64)
+    seq_tick[order] = (index - first) << TICK_BITS
+    return list(np.split(seq_tick, np.cumsum([len(each) for each in streams])[:-1]))
 
 
-def as_batch(pieces: list[Rows], sub: I64 | None, *, enter: bool) -> Batch:
+def as_batch(pieces: list[InputRows], seq_tick: I64 | None, *, enter: bool) -> Batch:
     """Pieces in instant order as one batch; `enter` says that all rows do, as a stream's."""
     if len(pieces) == 1 and isinstance(data := (rows := pieces[0]).data, np.ndarray):
         count = len(rows.ts)
         diff = ones(count) if enter else rows.diff
-        return Batch(rows.ts, zeros(count) if sub is None else sub, diff, matrix(data))
+        return Batch(rows.ts, zeros(count) if seq_tick is None else seq_tick, diff, matrix(data))
     parts = []
     first = 0
     for rows in pieces:
         count = len(rows)
-        of_rows = zeros(count) if sub is None else sub[first : first + count]
-        parts.append(Part(rows.ts, of_rows, ones(count) if enter else rows.diff, rows.data))
+        of_rows = zeros(count) if seq_tick is None else seq_tick[first : first + count]
+        parts.append(RowSelection(rows.ts, of_rows, ones(count) if enter else rows.diff, rows.data))
         first += count
-    return Lazy(parts)
+    return DeferredBatch(parts)
 
 
 def skip(feeds: dict[str, Feed], name: str) -> int | None:

@@ -16,8 +16,8 @@ from kasen.connect.registry import layout_of
 from kasen.engine.batch import Columns
 from kasen.engine.text.dictionary import Dictionary
 from kasen.plan.physical import Input
-from kasen.runtime.input.feed import Rows
-from kasen.runtime.input.reader import Piece
+from kasen.runtime.input.feed import InputRows
+from kasen.runtime.input.reader import InputPiece
 
 #: Larger tables are taken in pieces, which answers can follow closely.
 _MOST_ROWS = 1 << 19
@@ -42,7 +42,7 @@ class Inlet:
         self._reader = RowReader(self._layout, dictionary)
         self._count = 0
 
-    def pieces(self, rows: Any) -> list[Piece]:
+    def pieces(self, rows: Any) -> list[InputPiece]:
         """The rows, all of them read: whoever pushes what cannot be read learns it before any of it runs."""
         if isinstance(rows, Sequence) and (numbers := self._reader.read(rows)) is not None:
             chunk = chunk_of_numbers(self._layout, rows, numbers, self._count)
@@ -52,15 +52,17 @@ class Inlet:
             return [self._read(batch) for batch in table.to_batches(max_chunksize=_MOST_ROWS)]
         return [self._read(rows)]
 
-    def _read(self, rows: Any) -> Piece:
+    def _read(self, rows: Any) -> InputPiece:
         chunk = chunk_of(self._layout, rows, self._count)
         return self._piece(chunk, encode(chunk, self._dictionary))
 
-    def _piece(self, chunk: Chunk, data: Columns) -> Piece:
+    def _piece(self, chunk: Chunk, data: Columns) -> InputPiece:
         before, count = self._count, len(chunk)
         self._count += count + len(chunk.dead)
         if self._timestamp is not None:
             ts = data[self._timestamp]
         else:
             ts = np.full(count, self._now(), np.int64)
-        return Piece(Rows(ts, chunk.diff, data, range(before, before + count)), chunk.dead, chunk, before)
+        return InputPiece(
+            InputRows(ts, chunk.diff, data, range(before, before + count)), chunk.dead, chunk, before
+        )

@@ -23,7 +23,7 @@ import numpy.typing as npt
 from kasen.connect.chunk import Chunk, DeadLetter
 from kasen.engine.batch import I64
 from kasen.errors import DataError
-from kasen.runtime.input.feed import Rows
+from kasen.runtime.input.feed import InputRows
 from kasen.types import OnPressure, Pressure
 
 Mask = npt.NDArray[np.bool_]
@@ -34,7 +34,7 @@ class Pushed:
     """Rows of one push; a row's position minus `offset` is its row in the chunk."""
 
     stream: str
-    rows: Rows
+    rows: InputRows
     dead: list[DeadLetter]
     chunk: Chunk
     offset: int
@@ -50,7 +50,7 @@ class Pushed:
     def only(self, kept: Mask) -> Pushed:
         return self._with(self.rows.take(kept), self.dead)
 
-    def _with(self, rows: Rows, dead: list[DeadLetter]) -> Pushed:
+    def _with(self, rows: InputRows, dead: list[DeadLetter]) -> Pushed:
         return Pushed(self.stream, rows, dead, self.chunk, self.offset)
 
 

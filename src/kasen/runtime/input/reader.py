@@ -12,17 +12,17 @@ from kasen.connect.chunk import START, Chunk, DeadLetter, Position, Source
 from kasen.connect.encode import encode
 from kasen.engine.batch import Columns
 from kasen.engine.text.dictionary import Dictionary
-from kasen.runtime.input.feed import Rows
+from kasen.runtime.input.feed import InputRows
 
 
 @dataclass(slots=True)
-class Piece:
+class InputPiece:
     """Some rows of an input, the dead letters met on the way, and the chunk they are from.
 
     A row's position counts the input's rows from its start; minus `offset`, it is its row in the chunk.
     """
 
-    rows: Rows
+    rows: InputRows
     dead: list[DeadLetter]
     chunk: Chunk
     offset: int
@@ -59,7 +59,7 @@ class Reader:
         self._data: Columns = ()
         self._next = 0
 
-    def read(self, most: int | None) -> Piece | None:
+    def read(self, most: int | None) -> InputPiece | None:
         """The next rows, at most that many; None at the end. A piece may hold dead letters only."""
         dead: list[DeadLetter] = []
         if self._chunk is None or self._next >= len(self._chunk):
@@ -71,7 +71,7 @@ class Reader:
         last = len(self._chunk) if most is None else min(len(self._chunk), first + most)
         self._next = last
         self._rows_out += last - first
-        piece = Piece(self._rows(first, last), dead, self._chunk, self._count - first)
+        piece = InputPiece(self._rows(first, last), dead, self._chunk, self._count - first)
         self._count += last - first
         return piece
 
@@ -93,7 +93,7 @@ class Reader:
         self._dead_out = len(chunk.dead)
         return chunk
 
-    def _rows(self, first: int, last: int) -> Rows:
+    def _rows(self, first: int, last: int) -> InputRows:
         assert self._chunk is not None
         data = [column[first:last] for column in self._data]
         count = last - first
@@ -102,7 +102,7 @@ class Reader:
         else:
             ts = np.full(count, self._clock() if self._clock is not None else 0, np.int64)
         positions = range(self._count, self._count + count)
-        return Rows(ts, self._chunk.diff[first:last], data, positions)
+        return InputRows(ts, self._chunk.diff[first:last], data, positions)
 
     @property
     def place(self) -> tuple[Position, int, int, int]:

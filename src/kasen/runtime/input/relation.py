@@ -12,7 +12,7 @@ import numpy as np
 
 from kasen.engine.batch import Batch, ones, zeros
 from kasen.engine.operator import State
-from kasen.runtime.input.feed import Rows
+from kasen.runtime.input.feed import InputRows
 
 
 class Relation:
@@ -24,9 +24,9 @@ class Relation:
         self._identity = np.array(kept, np.intp)
         self._rows: dict[bytes, deque[bytes]] = {}
 
-    def apply(self, rows: Rows, batch: Batch) -> tuple[Batch, Rows]:
+    def apply(self, rows: InputRows, batch: Batch) -> tuple[Batch, InputRows]:
         """The changes (deletions name the very row that leaves), and the deletions that found no row."""
-        order = np.lexsort((-rows.diff, batch.sub, batch.ts))
+        order = np.lexsort((-rows.diff, batch.seq_tick, batch.ts))
         refused: list[int] = []
         taken: list[int] = []
         columns: list[bytes] = []
@@ -48,7 +48,7 @@ class Relation:
         chosen = batch.take(np.array(taken, np.intp))
         if taken:
             data = np.frombuffer(b"".join(columns), np.int64).reshape(len(taken), -1)
-            chosen = Batch(chosen.ts, chosen.sub, np.sign(chosen.diff), data.T.copy(order="C"))
+            chosen = Batch(chosen.ts, chosen.seq_tick, np.sign(chosen.diff), data.T.copy(order="C"))
         return chosen, rows.take(np.array(refused, np.intp))
 
     def contents(self) -> Batch:

@@ -11,16 +11,26 @@ from dataclasses import replace
 
 import numpy as np
 
-from kasen.engine.batch import I64, Batch, Bound, concat, empty, ones
+from kasen.engine.batch import I64, Batch, Frontier, concat, empty, ones
 from kasen.engine.operator import Holder
 from kasen.engine.stream.net import net
 from kasen.engine.stream.streamify import units
 from kasen.engine.window.held_tuples import HeldTuples, TupleHolder
 from kasen.errors import QueryError
 from kasen.plan.keep.kept_windows import Replay
-from kasen.plan.logical import Filter, InnerJoin, Node, Project, Ref, Scan, Streamify, Touches, WindowNode
+from kasen.plan.logical import (
+    Filter,
+    InnerJoin,
+    Node,
+    Project,
+    Ref,
+    Scan,
+    Streamify,
+    WindowActivity,
+    WindowNode,
+)
 from kasen.plan.lower.instantiate import Context, instantiate
-from kasen.plan.lower.joins import LeftJoined, MultiJoin, Numbered, Selected
+from kasen.plan.lower.joins import InputNumbering, LeftDrivenJoin, MultiJoin, TreeSelection
 from kasen.runtime.graph.graph import Graph
 
 #: What an outside relation holds, by its name: data [columns + 1, n].
@@ -41,7 +51,7 @@ class Contents:
     def of(self, step: int) -> Batch:
         """The rows of a step's relation, as insertions. QueryError if nobody keeps them."""
         node = self._graph.node(step)
-        if node.is_stream or isinstance(node, Streamify | Touches):
+        if node.is_stream or isinstance(node, Streamify | WindowActivity):
             return empty(len(node.schema))
         if isinstance(node, Scan):
             return self.table(node.name)
@@ -52,7 +62,7 @@ class Contents:
             fault = f"the rows so far of {_source(node)} are kept nowhere, and this change would need them"
             raise QueryError(fault, remedy=_REMEDY)
         below = self._graph.inputs(step)
-        if isinstance(node, Numbered | Selected):
+        if isinstance(node, InputNumbering | TreeSelection):
             return self.of(below[0])  # each of parallel trees has all combinations, if asked by itself
         if isinstance(node, MultiJoin | InnerJoin) and isinstance(operator, TupleHolder):
             # It has all rows of its inputs, also those of windows and streams that nobody else keeps.
@@ -74,53 +84,53 @@ class Contents:
         operator = self._graph.operator(source)
         assert isinstance(operator, TupleHolder), type(operator).__name__
         held = operator.held_tuples(replay.position)
-        batch = held.batch if held.has_times else at(held.batch, Bound(before - 1))
+        batch = held.batch if held.has_times else at(held.batch, Frontier(before - 1))
         below = replay.source.children[replay.position]
         if replay.condition is not None:
             batch = self._through(Filter(below.schema, below, replay.condition), batch)
-        if not isinstance(to, Touches):
+        if not isinstance(to, WindowActivity):
             batch = self._through(Project(to.children[position].schema, below, replay.items), batch)
         return replace(held, batch=batch)
 
     def _through(self, node: Node, batch: Batch) -> Batch:
         """A batch after a step that remembers nothing."""
-        return instantiate(node, self._context).process([batch], Bound(2**63 - 1))
+        return instantiate(node, self._context).process([batch], Frontier(2**63 - 1))
 
     def above(self, node: Node, inputs: list[Batch]) -> Batch:
         """What a relation holds over what its inputs hold."""
         fresh = instantiate(node, self._context)
         if hasattr(fresh, "begin"):
-            fresh.begin(Bound(_BEFORE))
+            fresh.begin(Frontier(_BEFORE))
         # What the left side of a tree's root brings meets what its right side holds by then.
-        last = len(inputs) - 1 if isinstance(node, LeftJoined) else 0
-        moved = [at(one, Bound(_BEFORE + max(0, last - position))) for position, one in enumerate(inputs)]
-        return bag(fresh.process(moved, Bound(_BEFORE + 2)))
+        last = len(inputs) - 1 if isinstance(node, LeftDrivenJoin) else 0
+        moved = [at(one, Frontier(_BEFORE + max(0, last - position))) for position, one in enumerate(inputs)]
+        return bag(fresh.process(moved, Frontier(_BEFORE + 2)))
 
 
 def inserted(data: I64) -> Batch:
     """Rows as insertions, at no instant in particular."""
     count = data.shape[1]
-    return at(Batch(ones(count), ones(count), ones(count), data), Bound(_BEFORE))
+    return at(Batch(ones(count), ones(count), ones(count), data), Frontier(_BEFORE))
 
 
 def bag(changes: Batch) -> Batch:
     """The sum of changes: each row once for as often as it is there, all at one instant."""
     if not len(changes):
         return changes
-    total = net(at(changes, Bound(_BEFORE)))
+    total = net(at(changes, Frontier(_BEFORE)))
     return units(total)
 
 
-def at(batch: Batch, instant: Bound) -> Batch:
+def at(batch: Batch, instant: Frontier) -> Batch:
     """The changes, moved to one instant."""
     count = len(batch)
-    ts, sub = np.full(count, instant.ts, np.int64), np.full(count, instant.sub, np.int64)
-    return Batch(ts, sub, batch.diff, batch.data)
+    ts, seq_tick = np.full(count, instant.ts, np.int64), np.full(count, instant.seq_tick, np.int64)
+    return Batch(ts, seq_tick, batch.diff, batch.data)
 
 
-def difference(new: Batch, old: Batch, instant: Bound) -> Batch:
+def difference(new: Batch, old: Batch, instant: Frontier) -> Batch:
     """The changes that make the new bag of the old one."""
-    gone = Batch(old.ts, old.sub, -old.diff, old.data)
+    gone = Batch(old.ts, old.seq_tick, -old.diff, old.data)
     return net(at(concat((gone, new), new.columns), instant))
 
 

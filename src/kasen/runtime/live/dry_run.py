@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from kasen.engine.batch import Bound
+from kasen.engine.batch import Frontier
 from kasen.plan.physical import App, Plan
-from kasen.plan.shard.fragments import Cut
+from kasen.plan.shard.fragments import FragmentPlan
 from kasen.plan.shard.generations import Generation
-from kasen.runtime.shard.clock import Orders, Splice
+from kasen.runtime.shard.clock import Orders, SplicePoint
 from kasen.runtime.shard.shard import Shard
 
 
@@ -31,13 +31,13 @@ def rehearse(app: App, made: Sequence[Generation], there: Mapping[int, Generatio
             need(each.replaces.number)
         for number, _ in each.reads.values():
             need(number)
-    nothing = Cut(Plan(app, (), ()), (), ())
+    nothing = FragmentPlan(Plan(app, (), ()), (), ())
     first = needed.pop(0).cut if 0 in needed else nothing
     generations = [*needed.values(), *made]
-    splices = [Splice(place + 1, (number,), (), True) for place, number in enumerate(needed)]
-    splices.append(Splice(len(splices) + 1, tuple(each.number for each in made), (), True))
+    splices = [SplicePoint(place + 1, (number,), (), True) for place, number in enumerate(needed)]
+    splices.append(SplicePoint(len(splices) + 1, tuple(each.number for each in made), (), True))
     levels = max(each.levels for each in (Generation(0, first), *generations))
     for level in range(1, levels + 1):
         for shard in range(2):
-            orders = Orders(Bound(len(splices) + 1, 0), Bound(0, 0), splices=splices)
+            orders = Orders(Frontier(len(splices) + 1, 0), Frontier(0, 0), splices=splices)
             Shard(first, level, shard, 2, generations).run(orders, {})

@@ -16,17 +16,25 @@ from typing import Any, cast
 import numpy as np
 
 from kasen.engine.aggregate.group.aggregate import Aggregate
-from kasen.engine.aggregate.sliding.sharable import Member
+from kasen.engine.aggregate.sliding.sharable import SharableSlidingAggregate
 from kasen.engine.aggregate.sliding.sliding_aggregate import SlidingAggregate
-from kasen.engine.batch import Batch, Bound, concat, empty
+from kasen.engine.batch import Batch, Frontier, concat, empty
 from kasen.engine.operator import Operator, State
 from kasen.engine.window.held_tuples import Counting, GroupHolder, HeldTuples
 from kasen.errors import QueryError
 from kasen.plan.build import Names
-from kasen.plan.changes import Change, Drop, LiveCatalog, Register, RegisteredQuery, StreamKind, statement_of
-from kasen.plan.keep.kept_windows import Kept, Text, keep
+from kasen.plan.changes import (
+    CatalogChange,
+    Drop,
+    LiveCatalog,
+    Register,
+    RegisteredQuery,
+    StreamKind,
+    statement_of,
+)
+from kasen.plan.keep.kept_windows import KeptWindows, QueryInCatalog, keep
 from kasen.plan.keep.memories import is_stateless
-from kasen.plan.logical import Delay, Node, Ref, Scan, Streamify, Touches, walk
+from kasen.plan.logical import Delay, Node, Ref, Scan, Streamify, WindowActivity, walk
 from kasen.plan.lower.instantiate import Context
 from kasen.plan.physical import own_nodes, plan_query
 from kasen.runtime.graph.graph import Graph
@@ -74,14 +82,20 @@ class Planned:
     plan: Node
     nodes: tuple[Node, ...]
     remember: frozenset[Node]
-    kept: Kept
+    kept: KeptWindows
     in_loop: bool
 
     @staticmethod
-    def of(text: Text, plan: Node, old: LiveQuery | None, before: Names, *, in_loop: bool) -> Planned:
+    def of(
+        text: QueryInCatalog, plan: Node, old: LiveQuery | None, before: Names, *, in_loop: bool
+    ) -> Planned:
         """`old` is the query that has its name, as the catalog `before` the change knows it."""
         nodes = own_nodes(plan)
-        kept = Kept() if old is None else keep(Text(old.registered, before), old.plan, text, plan)
+        kept = (
+            KeptWindows()
+            if old is None
+            else keep(QueryInCatalog(old.registered, before), old.plan, text, plan)
+        )
         remember = frozenset(node for node in nodes if not is_stateless(node))
         return Planned(plan, tuple(nodes), remember, kept, in_loop)
 
@@ -94,10 +108,10 @@ class _Placed:
     old: LiveQuery | None
     mine: set[int]
     time: int
-    start: Bound
+    start: Frontier
     retained: Retained
     backfilled: bool
-    kept: Kept
+    kept: KeptWindows
     #: What inputs of new steps begin with.
     replayed: Mapping[tuple[Node, int], HeldTuples]
     held: dict[Node, Batch] = field(default_factory=dict)
@@ -117,7 +131,7 @@ class Splice:
     fresh: list[int] = field(default_factory=list)
     #: What relations hold that were made anew just now; their changes begin from there.
     primed: dict[int, Batch] = field(default_factory=dict)
-    births: list[tuple[int, int, Batch]] = field(default_factory=list)
+    initial_inputs: list[tuple[int, int, Batch]] = field(default_factory=list)
     #: What leaves a query at the instant of the change beside what its step puts out.
     told: dict[str, Batch] = field(default_factory=dict)
     unknown: list[tuple[int, int, str]] = field(default_factory=list)
@@ -174,7 +188,7 @@ class LiveQueries:
     def groups(self) -> int:
         """How many groups the aggregates of all queries have; one that several share counts once."""
         operators = (self._graph.operators[step] for step, users in self._users.items() if users)
-        kinds = (Aggregate, SlidingAggregate, Member)
+        kinds = (Aggregate, SlidingAggregate, SharableSlidingAggregate)
         return sum(each.groups for each in operators if isinstance(each, kinds))
 
     @property
@@ -264,8 +278,8 @@ class LiveQueries:
         if self._born or self._came or self.told:
             names = {"came": sorted(self._came), "born": sorted(self._born)}
             found["live.names"] = {"json": np.frombuffer(json.dumps(names).encode(), np.uint8)}
-            for step, births in self._graph.births.items():
-                for position, batch in births.items():
+            for step, initial_inputs in self._graph.initial_inputs.items():
+                for position, batch in initial_inputs.items():
                     found[f"live.birth.{step}.{position}"] = _packed(batch)
             found |= {f"live.told.{name}": _packed(batch) for name, batch in self.told.items()}
             found |= {f"live.primed.{step}": _packed(batch) for step, batch in self._primed.items()}
@@ -282,7 +296,7 @@ class LiveQueries:
         for key, state in states.items():
             if key.startswith("live.birth."):
                 step, position = key.removeprefix("live.birth.").split(".")
-                self._graph.bear(int(step), int(position), _unpacked(state))
+                self._graph.inject(int(step), int(position), _unpacked(state))
             elif key.startswith("live.told."):
                 self.told[key.removeprefix("live.told.")] = _unpacked(state)
             elif key.startswith("live.primed."):
@@ -293,7 +307,7 @@ class LiveQueries:
     # ------------------------------------------------------------ changing
 
     def prepare(
-        self, change: Change, plans: Mapping[str, Planned], time: int | None, retained: Retained
+        self, change: CatalogChange, plans: Mapping[str, Planned], time: int | None, retained: Retained
     ) -> Splice:
         """Makes a change ready, to be committed before anything runs; `time` is None before the beginning."""
         splice = Splice()
@@ -311,7 +325,7 @@ class LiveQueries:
             raise
         return splice
 
-    def _check_stopped(self, change: Change, plans: Mapping[str, Planned]) -> None:
+    def _check_stopped(self, change: CatalogChange, plans: Mapping[str, Planned]) -> None:
         """What was stopped has no end that anything could go on from."""
         if not self._graph.dead:
             return
@@ -325,7 +339,7 @@ class LiveQueries:
                     remedy = f"DROP QUERY {found.registered.name} CASCADE first, and register the loop anew"
                     raise QueryError(fault, remedy=remedy)
 
-    def commit(self, change: Change, splice: Splice, time: int | None) -> None:
+    def commit(self, change: CatalogChange, splice: Splice, time: int | None) -> None:
         """The change takes effect: cheap, and sure to work."""
         old = {key: self.queries[key] for key in splice.coming if key in self.queries}
         for query in splice.coming.values():
@@ -344,13 +358,13 @@ class LiveQueries:
                 self._readers.pop(key, None)
                 self.told.pop(query.registered.name, None)
         self._graph.settle()
-        for step, position, batch in splice.births:
+        for step, position, batch in splice.initial_inputs:
             if step in self._keys:  # readers may be replaced, too
-                self._graph.bear(step, position, batch)
+                self._graph.inject(step, position, batch)
         if time is not None:
             empty_yet = [step for step in splice.fresh if step not in splice.primed]
-            self._graph.begin_steps(empty_yet, Bound(time))
-            self._graph.share(empty_yet, Bound(time))
+            self._graph.begin_steps(empty_yet, Frontier(time))
+            self._graph.share(empty_yet, Frontier(time))
             self._graph.share(splice.primed, None)
             self._born.update(splice.fresh)
             self._came.update(splice.coming)
@@ -372,7 +386,7 @@ class LiveQueries:
         name = action.query.name
         old = self.queries.get(name.lower())
         began = BEGINNING if time is None else (time, _BACKFILLED if action.backfill else _CAME)
-        kept = planned.kept if time is not None else Kept()
+        kept = planned.kept if time is not None else KeptWindows()
         if old is not None and time is not None:
             began = (time, _REPLACED)
             if kept.refusal is not None:
@@ -395,10 +409,10 @@ class LiveQueries:
             known = [*past.values(), *(held.batch for held in replayed.values())]
             start = min((int(batch.ts[0]) for batch in known if len(batch)), default=time - 1)
             splice.placed[name.lower()] = _Placed(
-                query, old, set(mine), time, Bound(start), past, action.backfill, kept, replayed
+                query, old, set(mine), time, Frontier(start), past, action.backfill, kept, replayed
             )
 
-    def _replayed(self, kept: Kept, old: LiveQuery, time: int) -> dict[tuple[Node, int], HeldTuples]:
+    def _replayed(self, kept: KeptWindows, old: LiveQuery, time: int) -> dict[tuple[Node, int], HeldTuples]:
         """What inputs of new steps begin with of the windows that the old text has, too."""
         return {
             (node, position): self._contents.replayed(replay, old.steps[replay.source], node, position, time)
@@ -414,7 +428,7 @@ class LiveQueries:
         if placed.silent:
             self._prime(placed, splice)
         else:
-            self._bear(placed, splice)
+            self._inject(placed, splice)
         if _is_told(placed):
             self._tell(placed, splice)
 
@@ -451,7 +465,7 @@ class LiveQueries:
 
     # ------------------------------------------------------------ what is there enters
 
-    def _bear(self, placed: _Placed, splice: Splice) -> None:
+    def _inject(self, placed: _Placed, splice: Splice) -> None:
         """A query's beginning: what the relations that it reads hold enters at the instant it comes."""
         time = placed.time
         for node, step in placed.query.steps.items():
@@ -460,8 +474,8 @@ class LiveQueries:
             for position, child in enumerate(node.children):
                 flows = not isinstance(child, Ref) and placed.query.steps[child] in placed.mine
                 if not flows and not child.is_stream:
-                    batch = at(self._holds(child, placed, splice), Bound(time))
-                    splice.births.append((step, position, batch))
+                    batch = at(self._holds(child, placed, splice), Frontier(time))
+                    splice.initial_inputs.append((step, position, batch))
 
     def _prime(self, placed: _Placed, splice: Splice) -> None:
         """New steps of a query that goes on, or that is backfilled, take in what was before, in silence."""
@@ -503,7 +517,7 @@ class LiveQueries:
             inputs.append(self._holds(child, placed, splice) if replayed is None else replayed.batch)
             if replayed is not None and isinstance(operator, Counting):
                 operator.count_on(replayed.first)
-        changes = operator.process(inputs, Bound(placed.time))
+        changes = operator.process(inputs, Frontier(placed.time))
         # A stream within a query that goes on does not tell again what its relation held before.
         return nothing if isinstance(node, Streamify) and not placed.backfilled else changes
 
@@ -553,20 +567,20 @@ class LiveQueries:
         name = query.registered.name
         holds = self._relation(name, splice)
         if old is None or old.registered.schema.types != query.registered.schema.types:
-            splice.told[name] = at(holds, Bound(placed.time))
+            splice.told[name] = at(holds, Frontier(placed.time))
             return
         was = empty(len(old.plan.schema)) if old.plan.is_stream else self._held(old)
-        change = difference(holds, was, Bound(placed.time))
+        change = difference(holds, was, Frontier(placed.time))
         splice.told[name] = change
         for step, position in self._readers.get(name.lower(), ()):
-            splice.births.append((step, position, change))
+            splice.initial_inputs.append((step, position, change))
 
     def _check_whole(self, plan: Node, mine: set[int], began: Since, splice: Splice) -> None:
         """RSTREAM over a relation query fires when that one's windows move, also by what they held before.
 
         It looks at these windows by steps of its own, which know only what comes from now on.
         """
-        if not any(isinstance(self._graph.node(step), Touches) for step in mine):
+        if not any(isinstance(self._graph.node(step), WindowActivity) for step in mine):
             return
         for name in _whole_over(plan):
             found = splice.coming.get(name.lower()) or self.queries[name.lower()]
@@ -654,9 +668,13 @@ class LiveQueries:
             self._point(step, position, new)
 
 
-def _fellows(operator: Operator) -> list[Member]:
+def _fellows(operator: Operator) -> list[SharableSlidingAggregate]:
     """Those who share panes with an operator, itself too."""
-    if isinstance(operator, Member) and operator.own is None and operator.windows is not None:
+    if (
+        isinstance(operator, SharableSlidingAggregate)
+        and operator.own is None
+        and operator.windows is not None
+    ):
         return operator.windows.members
     return []
 
@@ -668,12 +686,12 @@ def _is_told(placed: _Placed) -> bool:
 
 
 def _packed(batch: Batch) -> State:
-    return {"ts": batch.ts, "sub": batch.sub, "diff": batch.diff, "data": batch.data}
+    return {"ts": batch.ts, "sub": batch.seq_tick, "diff": batch.diff, "data": batch.data}
 
 
 def _unpacked(state: State) -> Batch:
-    ts, sub, diff = (np.array(state[name], np.int64) for name in ("ts", "sub", "diff"))
-    return Batch(ts, sub, diff, np.array(state["data"], np.int64, order="C"))
+    ts, seq_tick, diff = (np.array(state[name], np.int64) for name in ("ts", "sub", "diff"))
+    return Batch(ts, seq_tick, diff, np.array(state["data"], np.int64, order="C"))
 
 
 def _whole_over(plan: Node) -> list[str]:

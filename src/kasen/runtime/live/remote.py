@@ -13,16 +13,24 @@ from typing import Any
 
 from kasen.engine.batch import Batch
 from kasen.errors import DataError, QueryError, ResourceError
-from kasen.plan.changes import Change, Drop, LiveCatalog, Register, RegisteredQuery, StreamKind, statement_of
+from kasen.plan.changes import (
+    CatalogChange,
+    Drop,
+    LiveCatalog,
+    Register,
+    RegisteredQuery,
+    StreamKind,
+    statement_of,
+)
 from kasen.plan.explain.fragments import explain_fragments
 from kasen.plan.keep.pinned import replacement_of, replacement_to_json
 from kasen.plan.logical import Ref, Streamify, walk
 from kasen.plan.physical import App
-from kasen.plan.shard.fragments import Cut
-from kasen.plan.shard.generations import Generation, Older, check_whole, later, lies_alike, replacing
+from kasen.plan.shard.fragments import FragmentPlan
+from kasen.plan.shard.generations import EarlierQueries, Generation, check_whole, later, lies_alike, replacing
 from kasen.runtime.live.dry_run import rehearse
 from kasen.runtime.pipeline import Answer
-from kasen.runtime.shard.clock import Clock, Splice
+from kasen.runtime.shard.clock import Clock, SplicePoint
 
 #: Below all times: changes before the beginning.
 _BEFORE = -(2**62)
@@ -33,7 +41,7 @@ _IN_DRIVER = "or run it with --place driver"
 class Decided:
     """A change whose time is known, and the generation of each query that comes with it."""
 
-    change: Change
+    change: CatalogChange
     numbers: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -72,7 +80,7 @@ class Held:
 class RemoteQueries:
     """What the driver knows of queries on shards."""
 
-    def __init__(self, cut: Cut, clock: Clock) -> None:
+    def __init__(self, cut: FragmentPlan, clock: Clock) -> None:
         self._app = app = cut.plan.app
         self._cut = cut
         self._clock = clock
@@ -83,7 +91,7 @@ class RemoteQueries:
         self._decided: list[Decided] = []
         self.queries: dict[str, RegisteredQuery] = {one.name: one for one in app.queries}
         #: Whoever writes answers may refuse a change.
-        self.on_check: Callable[[Change], None] = lambda _: None
+        self.on_check: Callable[[CatalogChange], None] = lambda _: None
         self.held: Callable[[], Held] = Held
         for change in app.changes:
             self._decide(change)
@@ -91,7 +99,7 @@ class RemoteQueries:
     # ------------------------------------------------------------ what is there
 
     @property
-    def pending(self) -> list[Change]:
+    def pending(self) -> list[CatalogChange]:
         """The changes that have not taken effect."""
         return [each.change for each in self._decided]
 
@@ -132,7 +140,7 @@ class RemoteQueries:
 
     # ------------------------------------------------------------ changing
 
-    def execute(self, text: str) -> tuple[Change, ...]:
+    def execute(self, text: str) -> tuple[CatalogChange, ...]:
         """Registers and drops queries as a CQL text says. Returns the changes with their times."""
         time = self._clock.come
         now = _BEFORE if time is None else time
@@ -150,7 +158,7 @@ class RemoteQueries:
             self._decide(change)
         return tuple(done)
 
-    def _check_limits(self, change: Change) -> None:
+    def _check_limits(self, change: CatalogChange) -> None:
         """Refuses a newcomer where a limit is reached; those who are here go on."""
         more = sum(isinstance(one, Register) and not one.replaces for one in change.actions)
         if not more:
@@ -167,7 +175,7 @@ class RemoteQueries:
             if most and found >= most:
                 raise ResourceError(f"{told} and {most} is the most: SET {name}")
 
-    def _decide(self, change: Change) -> None:
+    def _decide(self, change: CatalogChange) -> None:
         decided = Decided(change)
         coming = [one for one in change.actions if isinstance(one, Register)]
         self._check(decided, coming)
@@ -204,7 +212,7 @@ class RemoteQueries:
         self._decided.append(decided)
         self._decided.sort(key=lambda each: each.at)
 
-    def _as_of(self, time: int) -> Older:
+    def _as_of(self, time: int) -> EarlierQueries:
         """The queries as they will be at a time, and where each of them is."""
         catalog, where = self._catalog.copy(), dict(self._where)
         for each in self._decided:
@@ -212,7 +220,7 @@ class RemoteQueries:
                 catalog.apply(each.change)
                 self._move(each, where)
         places = {name.lower(): (self._lived[number].generation, name) for name, number in where.items()}
-        return Older(catalog, places, self._cut)
+        return EarlierQueries(catalog, places, self._cut)
 
     def _move(self, decided: Decided, where: dict[str, int]) -> tuple[tuple[int, str], ...]:
         """Applies a change to where queries are; returns those that go."""
@@ -248,7 +256,7 @@ class RemoteQueries:
                     fault = f"{min(both)} will be read or replaced at {each.at} by a change that waits"
                     raise QueryError(f"{fault} on executors", remedy="change it after that")
 
-    def _check_readers(self, new: Generation, change: Change) -> None:
+    def _check_readers(self, new: Generation, change: CatalogChange) -> None:
         """Who reads a query that is replaced must find the new one where the old one was."""
         assert new.replaces is not None
         old, name = (new.replaces.number, new.replaces.name), new.replaces.name
@@ -313,15 +321,17 @@ class RemoteQueries:
 
     # ------------------------------------------------------------ taking effect
 
-    def splices(self) -> list[Splice]:
+    def splices(self) -> list[SplicePoint]:
         """The changes to come, in the order of their times, as the clock needs them."""
         where, found = dict(self._where), []
         for each in self._decided:
             goes = self._move(each, where)
-            found.append(Splice(each.at, tuple(dict.fromkeys(each.numbers.values())), goes))
+            found.append(SplicePoint(each.at, tuple(dict.fromkeys(each.numbers.values())), goes))
         return found
 
-    def answers(self, changes: Mapping[str, Batch], splices: Iterable[Splice], epoch: int) -> list[Answer]:
+    def answers(
+        self, changes: Mapping[str, Batch], splices: Iterable[SplicePoint], epoch: int
+    ) -> list[Answer]:
         """What was gathered in an epoch, cut where queries came and went. The changes have taken effect."""
         found = []
         for splice in splices:
@@ -341,7 +351,7 @@ class RemoteQueries:
                 answer.changes[name] = batch if until is None else batch.where(batch.ts < until)
         return answer
 
-    def _apply(self, decided: Decided, splice: Splice, epoch: int) -> None:
+    def _apply(self, decided: Decided, splice: SplicePoint, epoch: int) -> None:
         self._catalog.apply(decided.change)
         self.queries = dict(self.queries)
         for number, name in splice.goes:
@@ -435,7 +445,7 @@ class RemoteQueries:
             for each in self._decided:
                 catalog.apply(each.change)
             # A change may come to nothing: what it registers, it drops.
-            change = next(iter(catalog.bind(one["text"])), Change(None, ()))
+            change = next(iter(catalog.bind(one["text"])), CatalogChange(None, ()))
             self._decided.append(Decided(replace(change, at=one["at"]), one["numbers"]))
         for number in (each for one in self._decided for each in one.numbers.values()):
             if self._lived[number].generation.replaces is not None:
@@ -457,7 +467,9 @@ class RemoteQueries:
                 names.apply(change)
             queries = [names.queries[name.lower()] for name in one["queries"]]
             replaces = None if one["replaces"] is None else replacement_of(one["replaces"])
-            generation = later(number, self._app, queries, names, Older(names, where, self._cut), replaces)
+            generation = later(
+                number, self._app, queries, names, EarlierQueries(names, where, self._cut), replaces
+            )
             generation = replace(
                 generation,
                 reads={name: (each, exact) for name, (each, exact) in one["read"].items()},
@@ -484,7 +496,7 @@ def _groups(coming: list[Register], catalog: LiveCatalog) -> list[list[Register]
     return [*old, new] if reads_replaced else [new, *old]
 
 
-def _text(change: Change, catalog: LiveCatalog) -> str:
+def _text(change: CatalogChange, catalog: LiveCatalog) -> str:
     """A change as a text, without its time and what else waits."""
     bare = LiveCatalog(catalog.time, catalog.inputs)
     return bare.as_text([replace(change, at=None)])

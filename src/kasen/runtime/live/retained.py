@@ -36,8 +36,8 @@ class RetainedStreams:
         for name, held in self._held.items():
             first = int(np.searchsorted(held.ts, time - self._lengths[name], "left"))
             rows = held.rows(first, len(held))
-            ts, sub = held.ts[first:].copy(), held.sub[first:].copy()
-            found[name] = Batch(ts, sub, ones(len(ts)), rows)
+            ts, seq_tick = held.ts[first:].copy(), held.seq_tick[first:].copy()
+            found[name] = Batch(ts, seq_tick, ones(len(ts)), rows)
         return found
 
     def snapshot(self) -> dict[str, State]:

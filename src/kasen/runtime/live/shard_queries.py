@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from kasen.engine.batch import Batch, Bound, concat, empty, ones, orderings
+from kasen.engine.batch import Batch, Frontier, concat, empty, ones, orderings
 from kasen.engine.failures import Failures
 from kasen.engine.stream.value_order import ValueOrder
 from kasen.engine.text.dictionary import Dictionary
@@ -22,11 +22,11 @@ from kasen.plan.logical import Delay, Node, Ref, Scan, Streamify
 from kasen.plan.lower.instantiate import Context
 from kasen.plan.lower.lower import is_net
 from kasen.plan.physical import Plan
-from kasen.plan.shard.exchange import Exchange, To
-from kasen.plan.shard.fragments import Cut, Fragment, travelling
+from kasen.plan.shard.exchange import Destination, Exchange
+from kasen.plan.shard.fragments import Fragment, FragmentPlan, travelling
 from kasen.plan.shard.generations import (
+    FragmentUse,
     Generation,
-    Use,
     carries,
     carries_more,
     lies_alike,
@@ -37,9 +37,9 @@ from kasen.plan.shard.generations import (
 )
 from kasen.runtime.graph.graph import Graph
 from kasen.runtime.live.contents import Contents, at, bag, difference
-from kasen.runtime.shard.clock import Splice
-from kasen.runtime.shard.shipment import CHANGE, Keys, Shipper, unpack_changes
-from kasen.runtime.shard.tuples import PLACED, Held
+from kasen.runtime.shard.clock import SplicePoint
+from kasen.runtime.shard.shipment import CHANGE, KeyHash, Shipper, unpack_changes
+from kasen.runtime.shard.tuples import PLACED, PendingTuples
 
 #: Where a step of a loop reads one that is still to be placed.
 _UNKNOWN = -1
@@ -78,7 +78,7 @@ class Part:
         """Its own queries that were replaced: those that read them read the new ones."""
         return frozenset(self.reads.keys() - self.generation.reads.keys())
 
-    def use(self, level: int) -> Use:
+    def use(self, level: int) -> FragmentUse:
         return use(self.generation, self.live, level, self.moved)
 
 
@@ -96,7 +96,7 @@ class ShardQueries:
     """The queries of one fragment's level on one shard: their steps in one graph, and how these change."""
 
     def __init__(
-        self, cut: Cut, level: int, shard: int, shards: int, generations: Sequence[Generation] = ()
+        self, cut: FragmentPlan, level: int, shard: int, shards: int, generations: Sequence[Generation] = ()
     ) -> None:
         """`generations` are those of queries that came later or will; see `announce`."""
         self._level = level
@@ -110,15 +110,15 @@ class ShardQueries:
         plan = Plan(app, (), ()) if fragment is None else fragment.plan(shard)
         context = Context(self.dictionary, self.failures)
         self._graph = Graph(plan, context, max_ticks)
-        self._splicing: Splice | None = None
+        self._splicing: SplicePoint | None = None
         self._contents = Contents(self._graph, context, self._table)
         self._parts: dict[int, Part] = {}
         #: Every exchange that comes here, by name, with its source.
         self._sources: dict[str, tuple[Exchange, Node]] = {}
-        self._held: dict[str, Held] = {}
+        self._held: dict[str, PendingTuples] = {}
         self._shippers: dict[str, Shipper] = {}
         self._orders: dict[str, ValueOrder] = {}
-        self._keys: dict[str, Keys] = {}
+        self._keys: dict[str, KeyHash] = {}
         #: The steps that generations may share, by what they are, and the other way round.
         self._shared: dict[_Key, int] = {}
         self._keys_of: dict[int, _Key] = {}
@@ -178,8 +178,10 @@ class ShardQueries:
             for edge in fragment.inputs:
                 self._open(edge, nodes[edge.source])
             for edge in (*fragment.inputs, *fragment.outputs):
-                if edge.to is To.KEY and edge.name not in self._keys:
-                    self._keys[edge.name] = self._keys[BEFORE + edge.name] = Keys(edge.keys, self.dictionary)
+                if edge.to is Destination.KEY and edge.name not in self._keys:
+                    self._keys[edge.name] = self._keys[BEFORE + edge.name] = KeyHash(
+                        edge.keys, self.dictionary
+                    )
 
     def _open(self, edge: Exchange, node: Node) -> None:
         """What it takes to read one of the exchanges that come here."""
@@ -195,12 +197,14 @@ class ShardQueries:
         elif node.relation:
             self._shippers[edge.name] = Shipper(node.schema, self.dictionary, CHANGE)
         elif not edge.instants:
-            self._held[edge.name] = Held(len(node.schema), Shipper(node.schema, self.dictionary, PLACED))
+            self._held[edge.name] = PendingTuples(
+                len(node.schema), Shipper(node.schema, self.dictionary, PLACED)
+            )
 
     # ------------------------------------------------------------ queries that come and go
 
     def _splice(
-        self, splice: Splice, sources: dict[str, Batch], received: Mapping[str, Sequence[bytes]]
+        self, splice: SplicePoint, sources: dict[str, Batch], received: Mapping[str, Sequence[bytes]]
     ) -> Said:
         """A change takes effect, between two instants. What relations hold then enters among the sources."""
         self._graph.save_loops()
@@ -236,7 +240,7 @@ class ShardQueries:
         part.has_come, part.since = True, splice.at
         needed = self._needed(part)
         held = {
-            step.id: at(self._holds(part, step.node), Bound(splice.at))
+            step.id: at(self._holds(part, step.node), Frontier(splice.at))
             for step in part.plan.steps
             if splice.begun and step.id in needed and isinstance(step.node, Ref) and not step.node.is_stream
         }
@@ -262,17 +266,17 @@ class ShardQueries:
                 sources[edge.name] = concat((holds, sources[edge.name]), holds.columns)
         self._enter(part, held, said)
         if not self._graph.begun:
-            self._graph.begin(Bound(splice.at))
+            self._graph.begin(Frontier(splice.at))
             return
-        self._graph.begin_steps(fresh, Bound(splice.at))
-        self._graph.share(fresh, Bound(splice.at))
+        self._graph.begin_steps(fresh, Frontier(splice.at))
+        self._graph.share(fresh, Frontier(splice.at))
 
     def _enter(self, part: Part, held: dict[int, Batch], said: Said) -> None:
         """What older queries hold, or how they change, enters what reads them, here and elsewhere."""
         for step in part.plan.steps:
             for position, source in enumerate(step.inputs):
                 if source in held and step.id in part.steps:
-                    self._graph.bear(part.steps[step.id], position, held[source])
+                    self._graph.inject(part.steps[step.id], position, held[source])
         said.outputs |= {name: held[step] for name, step in part.plan.outputs if step in held}
 
     def _holds(self, part: Part, ref: Ref) -> Batch:
@@ -305,12 +309,12 @@ class ShardQueries:
         return empty(len(self._graph.node(step).schema))
 
     def _of_relation(self, edge: Exchange, node: Scan, packed: bytes) -> Batch:
-        if edge.to is To.ONE and self._shard:
+        if edge.to is Destination.ONE and self._shard:
             return empty(0 if edge.instants else len(node.schema))
         batch = unpack_changes(self._shippers[edge.name], [packed])
         if edge.instants:
-            return Batch(batch.ts, batch.sub, ones(len(batch)), np.zeros((1, len(batch)), np.int64))
-        if edge.to is To.KEY:
+            return Batch(batch.ts, batch.seq_tick, ones(len(batch)), np.zeros((1, len(batch)), np.int64))
+        if edge.to is Destination.KEY:
             batch = batch.where(self._keys[edge.name].shards(batch, self._shards) == self._shard)
         return batch
 
@@ -333,7 +337,7 @@ class ShardQueries:
             return None
         holds = self._contents.of(old.steps[old.outputs[name]])
         if self._speaks(old, name):
-            gone = at(Batch(holds.ts, holds.sub, -holds.diff, holds.data), Bound(self._splicing.at))
+            gone = at(Batch(holds.ts, holds.seq_tick, -holds.diff, holds.data), Frontier(self._splicing.at))
             said.told.append((generation.answer(new.name), self._shipper(old, name), gone))
         return holds
 
@@ -348,7 +352,7 @@ class ShardQueries:
         assert splice is not None
         assert generation.replaces is not None
         if not self._graph.begun:
-            self._graph.begin(Bound(splice.at - 1))
+            self._graph.begin(Frontier(splice.at - 1))
         before = _Before(self, part, set(fresh), splice, received)
         remembering = [
             step
@@ -363,11 +367,11 @@ class ShardQueries:
             initial = bag(before.holds(part.outputs[query.name]))
             self._initial[generation.number, query.name] = initial
             if self._speaks(part, query.name):
-                told = at(initial, Bound(splice.at))
+                told = at(initial, Frontier(splice.at))
                 said.told.append((generation.answer(query.name), self._shipper(part, query.name), told))
         for edge, shipper in part.outgoing:
             if edge.name in generation.replaces.primes and (
-                edge.to is To.SAME or self._speaks(part, edge.name)
+                edge.to is Destination.SAME or self._speaks(part, edge.name)
             ):
                 said.before.append((edge, shipper, before.holds(part.outputs[edge.name])))
         self._graph.share([part.steps[step] for step in remembering], None)
@@ -382,7 +386,7 @@ class ShardQueries:
             return
         change: Batch | None = None
         if was is not None:
-            change = difference(self._initial[there], was, Bound(self._splicing.at))
+            change = difference(self._initial[there], was, Frontier(self._splicing.at))
         for number, reader in self._parts.items():
             names = [name for name, where in reader.reads.items() if where == old]
             if number == old[0]:
@@ -412,7 +416,7 @@ class ShardQueries:
             self._graph.point(place, inputs)
             for position in range(len(inputs)):
                 if change is not None and read_by(reader.plan, step.id, position) == name:
-                    self._graph.bear(place, position, change)
+                    self._graph.inject(place, position, change)
         for edge, _ in reader.outgoing:
             if carries_more(reader.generation, edge.name, name):
                 raise lies_elsewhere(name)
@@ -595,13 +599,13 @@ class _Before:
         shard: ShardQueries,
         part: Part,
         fresh: set[int],
-        splice: Splice,
+        splice: SplicePoint,
         received: Mapping[str, Sequence[bytes]],
     ) -> None:
         self.fresh = fresh
         self._shard = shard
         self._part = part
-        self._start, self._end = Bound(splice.at - 1), Bound(splice.at)
+        self._start, self._end = Frontier(splice.at - 1), Frontier(splice.at)
         self._received = received
         self._held: dict[int, Batch] = {}
 
@@ -647,4 +651,4 @@ def recounted(batch: Batch, before: int) -> Batch:
         return batch
     data = batch.data.copy()
     data[-2] -= before
-    return Batch(batch.ts, batch.sub, batch.diff, data)
+    return Batch(batch.ts, batch.seq_tick, batch.diff, data)

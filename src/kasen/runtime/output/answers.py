@@ -11,7 +11,7 @@ from kasen.engine.stream.value_order import ValueOrder
 from kasen.engine.text.dictionary import Dictionary
 from kasen.plan.changes import RegisteredQuery
 from kasen.runtime.output.pace import Pace
-from kasen.runtime.pipeline import Answer, Pipeline
+from kasen.runtime.pipeline import Answer, RunningPipeline
 from kasen.runtime.shard.shipment import CHANGE, Shipper, unpack_changes
 
 #: So many rows run at once: operators find in the cache what the one before them has left there.
@@ -20,14 +20,14 @@ _PIECE = 1 << 19
 _LITTLE = 1 << 24
 
 
-class InPieces:
+class PiecewiseRun:
     """Runs a pipeline's epochs piece by piece.
 
     How an epoch's answers are cut depends on its rows and on nothing else: an epoch that is done again after
     a crash hands out the same answers under the same numbers.
     """
 
-    def __init__(self, pipeline: Pipeline) -> None:
+    def __init__(self, pipeline: RunningPipeline) -> None:
         self._pipeline = pipeline
 
     def answers(self) -> Iterator[Answer]:
@@ -64,7 +64,7 @@ def _joined(parts: list[Answer]) -> Answer:
     )
 
 
-class Gathered:
+class AnswerCollector:
     """Collects packed changes by query; `take` hands an epoch's over."""
 
     def __init__(self, queries: Mapping[str, RegisteredQuery], dictionary: Dictionary) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kasen.engine.batch import Batch, are_ones, are_zeros
-from kasen.engine.deferred_batch import Lazy, Part
+from kasen.engine.deferred_batch import DeferredBatch, RowSelection
 
 #: Whoever chose fewer than one row of so many keeps copies.
 _SPARSE = 8
@@ -21,12 +21,12 @@ _SPARSE = 8
 _FEW = 64
 
 
-class Kept:
+class StoredAnswer:
     """Changes that wait: all of a batch, or the rows of a part that have these numbers."""
 
     __slots__ = ("_rows", "_source")
 
-    def __init__(self, source: Batch | Part, rows: npt.NDArray[Any] | None = None) -> None:
+    def __init__(self, source: Batch | RowSelection, rows: npt.NDArray[Any] | None = None) -> None:
         self._source = source
         self._rows = rows
 
@@ -38,10 +38,10 @@ class Kept:
         if isinstance(source, Batch):
             return source
         assert rows is not None
-        return Lazy([source._replace(rows=rows.astype(np.int64))])
+        return DeferredBatch([source._replace(rows=rows.astype(np.int64))])
 
 
-class Keeper:
+class AnswerStore:
     """Keeps answers. Those of one run share the rows that they were chosen from."""
 
     def __init__(self) -> None:
@@ -52,19 +52,23 @@ class Keeper:
         """The answers of another run come."""
         self._copies.clear()
 
-    def keep(self, batch: Batch) -> Kept:
+    def keep(self, batch: Batch) -> StoredAnswer:
         """The changes of a batch, in memory that nobody else writes to."""
-        if not isinstance(batch, Lazy) or len(batch) < _FEW or not batch.is_chosen:
-            return Kept(Batch(batch.ts, batch.sub, batch.diff, batch.data))
+        if not isinstance(batch, DeferredBatch) or len(batch) < _FEW or not batch.is_chosen:
+            return StoredAnswer(Batch(batch.ts, batch.seq_tick, batch.diff, batch.data))
         part = batch.parts[0]
         if len(batch.parts) > 1 or len(batch) * _SPARSE < len(part.ts):
             columns = [batch.column(index) for index in (*range(batch.columns), -1)]
-            return Kept(Lazy([Part(batch.ts, batch.sub, batch.diff, columns)], is_fresh=True))
-        ts, sub, diff, source, rows = part
+            return StoredAnswer(
+                DeferredBatch([RowSelection(batch.ts, batch.seq_tick, batch.diff, columns)], is_fresh=True)
+            )
+        ts, seq_tick, diff, source, rows = part
         assert rows is not None
         copied = self._copy(source) if isinstance(source, np.ndarray) else [self._copy(one) for one in source]
         numbers = rows.astype(np.min_scalar_type(len(ts)))
-        return Kept(Part(self._copy(ts), self._copy(sub), self._copy(diff), copied), numbers)
+        return StoredAnswer(
+            RowSelection(self._copy(ts), self._copy(seq_tick), self._copy(diff), copied), numbers
+        )
 
     def _copy(self, array: npt.NDArray[Any]) -> Any:
         """Whoever pushed it may write to an array again; what all share needs no copy."""

@@ -23,9 +23,9 @@ from kasen.engine.kernels.instants import all_within
 from kasen.engine.parallel import share
 from kasen.engine.text.dictionary import Dictionary
 from kasen.errors import DataError, QueryError
-from kasen.plan.changes import Change, Register, RegisteredQuery
+from kasen.plan.changes import CatalogChange, Register, RegisteredQuery
 from kasen.plan.physical import Plan
-from kasen.runtime.input.feed import Rows
+from kasen.runtime.input.feed import InputRows
 from kasen.runtime.pipeline import Answer
 from kasen.types import Connector, Schema
 
@@ -64,14 +64,14 @@ class Progress:
     )
 
 
-class Taker(Protocol):
+class RowReceiver(Protocol):
     """What rows are handed to: a pipeline, or what stands for one that runs elsewhere."""
 
     dictionary: Dictionary
 
-    def add(self, name: str, rows: Rows) -> Rows: ...
+    def add(self, name: str, rows: InputRows) -> InputRows: ...
 
-    def check_changes(self, check: Callable[[Change], None]) -> None:
+    def check_changes(self, check: Callable[[CatalogChange], None]) -> None:
         """Whoever writes answers may refuse a change of the queries."""
         ...
 
@@ -79,7 +79,7 @@ class Taker(Protocol):
     def queries(self) -> Mapping[str, RegisteredQuery]: ...
 
     @property
-    def pending(self) -> list[Change]:
+    def pending(self) -> list[CatalogChange]:
         """The changes of queries that have not taken effect."""
         ...
 
@@ -98,7 +98,7 @@ def is_beyond(ts: I64) -> npt.NDArray[np.bool_]:
     return (ts >= MOST_TIME) | (ts <= -MOST_TIME)
 
 
-def are_within(rows: Rows) -> bool:
+def are_within(rows: InputRows) -> bool:
     """Whether all times are in range."""
     ts = rows.ts
     if len(ts) and rows.ascends:
@@ -106,7 +106,7 @@ def are_within(rows: Rows) -> bool:
     return bool(all_within(ts, MOST_TIME))
 
 
-def within(rows: Rows) -> Rows:
+def within(rows: InputRows) -> InputRows:
     """The rows whose times are in range."""
     return rows if are_within(rows) else rows.take(~is_beyond(rows.ts))
 
@@ -126,7 +126,7 @@ class Outputs:
     def __init__(
         self,
         plan: Plan,
-        pipeline: Taker,
+        pipeline: RowReceiver,
         base: Path,
         out: Path | None,
         notes: dict[str, Any],
@@ -205,7 +205,7 @@ class Outputs:
             found, noted = self.sinks[query.name].checksum(), notes.get("checksums", {}).get(query.name)
             _compare(folder / connector.option("path"), found, noted)
 
-    def check(self, change: Change) -> None:
+    def check(self, change: CatalogChange) -> None:
         """Refuses a change whose answers could not be written."""
         for action in change.actions:
             if not isinstance(action, Register):
@@ -219,7 +219,7 @@ class Outputs:
                 )
             self._target(query)
 
-    def follow(self, change: Change) -> None:
+    def follow(self, change: CatalogChange) -> None:
         """After a change: the sinks of queries that came and went."""
         for action in change.actions:
             if isinstance(action, Register):
@@ -265,7 +265,9 @@ class Outputs:
 
     # ------------------------------------------------------------ rows
 
-    def take(self, name: str, rows: Rows, dead: list[DeadLetter], chunk: Chunk, offset: int) -> list[int]:
+    def take(
+        self, name: str, rows: InputRows, dead: list[DeadLetter], chunk: Chunk, offset: int
+    ) -> list[int]:
         """Hands rows of a chunk to the pipeline; what is refused, to the dead letter.
 
         A row's position minus `offset` is its row in the chunk. Returns the chunk's rows that were refused.

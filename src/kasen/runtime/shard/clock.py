@@ -14,28 +14,28 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from kasen.engine.batch import I64, Batch, Bound, concat, matrix, zeros
+from kasen.engine.batch import I64, Batch, Frontier, concat, matrix, zeros
 from kasen.engine.operator import State, words_in
 from kasen.engine.text.dictionary import Dictionary
 from kasen.plan.physical import Plan
-from kasen.runtime.input.feed import Feed, Rows, as_batch, join, number_tuples, skip
+from kasen.runtime.input.feed import Feed, InputRows, as_batch, join, number_tuples, skip
 from kasen.runtime.input.relation import Relation
 from kasen.runtime.live.contents import at
 from kasen.runtime.shard.shipment import CHANGE, Shipper, pack_changes
 
 
 @dataclass(slots=True)
-class Released:
+class ReleasedTuples:
     """A stream's tuples that run in this epoch, in order. The first one's ordinal is `first`, from 1."""
 
     ts: I64
-    sub: I64
+    seq_tick: I64
     position: I64
     first: int
 
 
 @dataclass(slots=True)
-class Splice:
+class SplicePoint:
     """Queries come and go between the instants below (at, 0, 0) and those from it on.
 
     `comes` are generations, `goes` names of queries by generation. The clock adds whether the pipeline has
@@ -63,11 +63,13 @@ class Splice:
         return found | {str(place): np.frombuffer(each, np.uint8) for place, each in enumerate(packed)}
 
     @staticmethod
-    def of(state: State) -> Splice:
+    def of(state: State) -> SplicePoint:
         marks = json.loads(state["json"].tobytes())
         contents = {name: state[str(place)].tobytes() for place, name in enumerate(marks["relations"])}
         goes = tuple((number, name) for number, name in marks["goes"])
-        return Splice(marks["at"], tuple(marks["comes"]), goes, marks["begun"], marks["counts"], contents)
+        return SplicePoint(
+            marks["at"], tuple(marks["comes"]), goes, marks["begun"], marks["counts"], contents
+        )
 
 
 @dataclass(slots=True)
@@ -81,24 +83,24 @@ class Orders:
     the queries on the way to `upto`, in the order of their times.
     """
 
-    upto: Bound
-    begin: Bound | None = None
-    released: dict[str, Released] = field(default_factory=dict)
+    upto: Frontier
+    begin: Frontier | None = None
+    released: dict[str, ReleasedTuples] = field(default_factory=dict)
     late: dict[str, I64] = field(default_factory=dict)
     changes: dict[str, bytes] = field(default_factory=dict)
     runs: dict[str, I64] = field(default_factory=dict)
     closing: bool = False
-    splices: list[Splice] = field(default_factory=list)
+    splices: list[SplicePoint] = field(default_factory=list)
 
     def arrays(self) -> dict[str, State]:
         """As named arrays, for files and for the way to the shards."""
-        begin = self.begin or Bound(0, 0)
+        begin = self.begin or Frontier(0, 0)
         marks = [*self.upto, *begin, self.begin is not None, self.closing]
         found: dict[str, State] = {"orders": {"marks": np.array(marks, np.int64)}}
         for name, each in self.released.items():
             found[f"released.{name}"] = {
                 "ts": each.ts,
-                "sub": each.sub,
+                "sub": each.seq_tick,
                 "position": each.position,
                 "first": np.array([each.first]),
             }
@@ -113,12 +115,14 @@ class Orders:
     @staticmethod
     def of(arrays: dict[str, State]) -> Orders:
         *marks, has_begin, closing = arrays["orders"]["marks"].tolist()
-        orders = Orders(Bound(*marks[:2]), Bound(*marks[2:]) if has_begin else None, closing=bool(closing))
+        orders = Orders(
+            Frontier(*marks[:2]), Frontier(*marks[2:]) if has_begin else None, closing=bool(closing)
+        )
         for key, state in arrays.items():
             kind, _, name = key.partition(".")
             if kind == "released":
-                ts, sub, position = state["ts"], state["sub"], state["position"]
-                orders.released[name] = Released(ts, sub, position, int(state["first"][0]))
+                ts, seq_tick, position = state["ts"], state["sub"], state["position"]
+                orders.released[name] = ReleasedTuples(ts, seq_tick, position, int(state["first"][0]))
             elif kind == "runs":
                 orders.runs[name] = state["runs"]
             elif kind == "late":
@@ -126,7 +130,7 @@ class Orders:
             elif kind == "changes":
                 orders.changes[name] = state["packed"].tobytes()
             elif kind == "splice":
-                orders.splices.append(Splice.of(state))
+                orders.splices.append(SplicePoint.of(state))
         orders.splices.sort(key=lambda each: each.at)
         return orders
 
@@ -144,7 +148,7 @@ class Clock:
         }
         self._by_tuple = [one.name for one in inputs if one.tick.value == "TUPLE"]
         self._counts = {one.name: 0 for one in inputs if not one.is_relation}
-        self._tables: dict[str, Rows] = {}
+        self._tables: dict[str, InputRows] = {}
         #: Whether queries may come later, and static tables are kept for them.
         self.keeps_tables = False
         self._late: dict[str, list[I64]] = {}
@@ -153,7 +157,7 @@ class Clock:
             for one in plan.app.inputs
             if one.is_relation
         }
-        self._upto = Bound(-(2**63), 0)
+        self._upto = Frontier(-(2**63), 0)
         self._begun = False
         self._closing = False
         #: Deletions of outside relations that the last orders held, and those that found no row.
@@ -162,7 +166,7 @@ class Clock:
 
     # ------------------------------------------------------------ input
 
-    def add(self, name: str, rows: Rows) -> Rows:
+    def add(self, name: str, rows: InputRows) -> InputRows:
         """Rows of a relation, or keys of a stream (rows without columns); returns those that are late."""
         if name not in self._feeds:
             self._tables[name] = join([self._tables[name], rows]) if name in self._tables else rows
@@ -172,10 +176,10 @@ class Clock:
             self._late.setdefault(name, []).append(late.position)
         return late
 
-    def add_keys(self, name: str, ts: I64, position: I64) -> Rows:
+    def add_keys(self, name: str, ts: I64, position: I64) -> InputRows:
         """A stream's tuples by time and place in the source."""
         return self.add(
-            name, Rows(ts, np.ones(len(ts), np.int64), np.zeros((1, len(ts)), np.int64), position)
+            name, InputRows(ts, np.ones(len(ts), np.int64), np.zeros((1, len(ts)), np.int64), position)
         )
 
     def refuse(self, name: str, position: I64) -> None:
@@ -199,7 +203,7 @@ class Clock:
         return min((feed.frontier for feed in self._feeds.values()), default=2**63 - 1)
 
     @property
-    def upto(self) -> Bound:
+    def upto(self) -> Frontier:
         """Every instant below this has been ordered to run."""
         return self._upto
 
@@ -239,7 +243,7 @@ class Clock:
 
     # ------------------------------------------------------------ orders
 
-    def run(self, splices: Sequence[Splice] = ()) -> Orders | None:
+    def run(self, splices: Sequence[SplicePoint] = ()) -> Orders | None:
         """Orders to run every instant that is complete; None if the shards have nothing to do.
 
         Of the changes of queries to come, in the order of their times, they hold those that are due.
@@ -250,7 +254,7 @@ class Clock:
         known = [each for each in greatest if each > -(2**63)]
         return self._run_upto(max(known, default=0) + 1, splices)
 
-    def flush(self, upto: Bound) -> Orders | None:
+    def flush(self, upto: Frontier) -> Orders | None:
         """Orders to let windows expire after the end of the input."""
         if upto <= self._upto:
             return None
@@ -258,16 +262,16 @@ class Clock:
         self._closing = True
         return Orders(upto, closing=True)
 
-    def _run_upto(self, ts: int, splices: Sequence[Splice] = ()) -> Orders | None:
+    def _run_upto(self, ts: int, splices: Sequence[SplicePoint] = ()) -> Orders | None:
         self.deletions, self.refused = [], []
-        orders = Orders(Bound(ts, 0))
+        orders = Orders(Frontier(ts, 0))
         orders.late = {name: np.concatenate(parts) for name, parts in self._late.items()}
         self._late = {}
         if orders.upto <= self._upto:
             # Late tuples must be forgotten by whoever holds them, even if time stands still.
             orders.upto = self._upto
             return orders if orders.late else None
-        first: Bound | None = None
+        first: Frontier | None = None
         changes: dict[str, list[Batch]] = {}
         for splice in splices:
             if splice.at < ts:
@@ -280,7 +284,7 @@ class Clock:
             return orders if orders.late else None
         if not self._begun:
             self._begun = True
-            orders.begin = first or Bound(0, 0)
+            orders.begin = first or Frontier(0, 0)
             for name, rows in self._tables.items():
                 orders.changes[name] = pack_changes(self._shippers[name], _at(rows, orders.begin))
             self._tables = self._tables if self.keeps_tables else {}
@@ -290,24 +294,24 @@ class Clock:
         self._upto = orders.upto
         return orders
 
-    def _spliced(self, splice: Splice, first: Bound | None) -> Splice:
+    def _spliced(self, splice: SplicePoint, first: Frontier | None) -> SplicePoint:
         """The change with what is known at its time; `first` is the first instant before it, if any."""
-        found = Splice(splice.at, splice.comes, splice.goes)
+        found = SplicePoint(splice.at, splice.comes, splice.goes)
         found.begun = self._begun or first is not None
         if found.begun and found.comes:
             found.counts = dict(self._counts)
             held = {name: each.contents() for name, each in self._relations.items()}
-            held |= {name: _at(rows, Bound(0, 0)) for name, rows in self._tables.items()}
+            held |= {name: _at(rows, Frontier(0, 0)) for name, rows in self._tables.items()}
             found.contents = {
-                name: pack_changes(self._shippers[name], at(batch, Bound(splice.at, 0)))
+                name: pack_changes(self._shippers[name], at(batch, Frontier(splice.at, 0)))
                 for name, batch in held.items()
                 if len(batch)
             }
         return found
 
     def _release(
-        self, ts: int, orders: Orders, changes: dict[str, list[Batch]], before: Bound | None
-    ) -> Bound | None:
+        self, ts: int, orders: Orders, changes: dict[str, list[Batch]], before: Frontier | None
+    ) -> Frontier | None:
         """Adds what is below a time to the orders, and to the changes of relations.
 
         Returns the first instant of all that the orders hold; `before` is that of what they held.
@@ -315,33 +319,35 @@ class Clock:
         pieces = {name: feed.release(ts) for name, feed in self._feeds.items()}
         rows = {name: join(each) for name, each in pieces.items() if each}
         subs = self._numbered(rows) if self._by_tuple else {}
-        first: list[Bound] = []
+        first: list[Frontier] = []
         for name, released in rows.items():
-            sub = subs.get(name, zeros(len(released)))
-            first.append(Bound(int(released.ts[0]), int(sub[0])))
+            seq_tick = subs.get(name, zeros(len(released)))
+            first.append(Frontier(int(released.ts[0]), int(seq_tick[0])))
             if name not in self._relations:
-                self._release_stream(name, released, sub, orders)
+                self._release_stream(name, released, seq_tick, orders)
                 continue
-            batch, refused = self._relations[name].apply(released, as_batch([released], sub, enter=False))
+            batch, refused = self._relations[name].apply(
+                released, as_batch([released], seq_tick, enter=False)
+            )
             self.deletions.append((name, released.position[released.diff < 0]))
             if len(refused):
                 self.refused.append((name, refused.position))
             changes.setdefault(name, []).append(batch)
         return before if before is not None else min(first, default=None)
 
-    def _release_stream(self, name: str, rows: Rows, sub: I64, orders: Orders) -> None:
+    def _release_stream(self, name: str, rows: InputRows, seq_tick: I64, orders: Orders) -> None:
         ordinal = self._counts[name] + 1
         self._counts[name] += len(rows)
         ts, position = rows.ts, rows.position
         if (before := orders.released.get(name)) is not None:
             ordinal = before.first
             ts = np.concatenate([before.ts, ts])
-            sub = np.concatenate([before.sub, sub])
+            seq_tick = np.concatenate([before.seq_tick, seq_tick])
             position = np.concatenate([before.position, position])
-        orders.released[name] = Released(ts, sub, position, ordinal)
+        orders.released[name] = ReleasedTuples(ts, seq_tick, position, ordinal)
 
-    def _numbered(self, rows: dict[str, Rows]) -> dict[str, I64]:
-        """`sub` of the tuples of each TICK BY TUPLE stream."""
+    def _numbered(self, rows: dict[str, InputRows]) -> dict[str, I64]:
+        """`seq_tick` of the tuples of each TICK BY TUPLE stream."""
         none = np.empty(0, np.int64)
         times = [rows[name].ts if name in rows else none for name in self._by_tuple]
         return dict(zip(self._by_tuple, number_tuples(times), strict=True))
@@ -377,14 +383,14 @@ class Clock:
             yield from words_in(relation.snapshot())
 
     @property
-    def _kept_tables(self) -> dict[str, Rows]:
+    def _kept_tables(self) -> dict[str, InputRows]:
         """Before the beginning, static tables are in the log only."""
         return self._tables if self._begun else {}
 
     def restore(self, state: dict[str, State]) -> None:
         """Called on a new clock of the same plan. Until the beginning, static tables are added again."""
-        ts, sub, begun, closing = state["clock"]["marks"].tolist()
-        self._upto, self._begun, self._closing = Bound(ts, sub), bool(begun), bool(closing)
+        ts, seq_tick, begun, closing = state["clock"]["marks"].tolist()
+        self._upto, self._begun, self._closing = Frontier(ts, seq_tick), bool(begun), bool(closing)
         self._counts = dict(zip(self._counts, state["clock"]["counts"].tolist(), strict=True))
         self.dictionary.restore(state["dictionary"])
         for name, feed in self._feeds.items():
@@ -397,11 +403,11 @@ class Clock:
             if key.startswith("table."):
                 data = np.array(table["data"], np.int64, order="C")
                 nothing = zeros(data.shape[1])
-                self._tables[key.removeprefix("table.")] = Rows(nothing, nothing + 1, data, nothing)
+                self._tables[key.removeprefix("table.")] = InputRows(nothing, nothing + 1, data, nothing)
 
 
-def _at(rows: Rows, instant: Bound) -> Batch:
+def _at(rows: InputRows, instant: Frontier) -> Batch:
     """A static table's rows, entering at one instant."""
     count = len(rows)
-    ts, sub = np.full(count, instant.ts, np.int64), zeros(count) + instant.sub
-    return Batch(ts, sub, np.ones(count, np.int64), matrix(rows.data))
+    ts, seq_tick = np.full(count, instant.ts, np.int64), zeros(count) + instant.seq_tick
+    return Batch(ts, seq_tick, np.ones(count, np.int64), matrix(rows.data))

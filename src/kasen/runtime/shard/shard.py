@@ -9,14 +9,14 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from kasen.engine.aggregate.group.aggregate import Aggregate
-from kasen.engine.aggregate.sliding.sharable import Member
+from kasen.engine.aggregate.sliding.sharable import SharableSlidingAggregate
 from kasen.engine.aggregate.sliding.sliding_aggregate import SlidingAggregate
-from kasen.engine.batch import I64, Batch, Bound, concat, empty, ones
+from kasen.engine.batch import I64, Batch, Frontier, concat, empty, ones
 from kasen.engine.operator import State, words_in
 from kasen.engine.stream.net import net
 from kasen.errors import ResourceError
 from kasen.plan.logical import Node, Scan
-from kasen.plan.shard.exchange import Exchange, To
+from kasen.plan.shard.exchange import Destination, Exchange
 from kasen.runtime.graph.graph import below
 from kasen.runtime.live.shard_queries import BEFORE, Said, ShardQueries, recounted
 from kasen.runtime.shard.clock import Orders
@@ -27,7 +27,7 @@ _PIECE = 1 << 17
 
 
 @dataclass(slots=True)
-class Sent:
+class ShardOutput:
     """What a shard did in an epoch: packed changes for (exchange, shard), and packed answers by query."""
 
     exchanged: list[tuple[Exchange, int, bytes]] = field(default_factory=list)
@@ -37,7 +37,7 @@ class Sent:
 class Shard(ShardQueries):
     """Runs epoch after epoch; every epoch's orders come exactly once."""
 
-    def run(self, orders: Orders, received: Mapping[str, Sequence[bytes]]) -> Sent:
+    def run(self, orders: Orders, received: Mapping[str, Sequence[bytes]]) -> ShardOutput:
         """One epoch. `received` has by exchange what came for this shard."""
         if orders.closing:
             self._graph.close_delays()
@@ -50,8 +50,8 @@ class Shard(ShardQueries):
                 self._graph.begin(begin)
                 begin = None
             if self._graph.begun:
-                before = {name: below(batch, Bound(splice.at)) for name, batch in sources.items()}
-                said.append(self._graph.run(before, Bound(splice.at)))
+                before = {name: below(batch, Frontier(splice.at)) for name, batch in sources.items()}
+                said.append(self._graph.run(before, Frontier(splice.at)))
             # What is not there yet sees nothing of what was before it.
             sources = {name: _since(batch, splice.at) for name, batch in sources.items()}
             asides.append(self._splice(splice, sources, received))
@@ -79,12 +79,12 @@ class Shard(ShardQueries):
             yield from words_in(held.snapshot())
         yield from self._graph.held_words()
 
-    def _sent(self, said: list[dict[str, Batch]]) -> Sent:
-        sent = Sent()
+    def _sent(self, said: list[dict[str, Batch]]) -> ShardOutput:
+        sent = ShardOutput()
         seen: set[str] = set()  # a query that was replaced goes on with exchanges of the old one
         for part in self._parts.values():
             for edge, shipper in part.outgoing:
-                if edge.name not in seen and (edge.to is To.SAME or self._speaks(part, edge.name)):
+                if edge.name not in seen and (edge.to is Destination.SAME or self._speaks(part, edge.name)):
                     self._send(edge, shipper, _all(said, edge.name), sent)
                 seen.add(edge.name)
             for answer, name, shipper, nets in part.answers:
@@ -115,7 +115,7 @@ class Shard(ShardQueries):
             if released is None:
                 return empty(0)
             count = len(released.ts)
-            return Batch(released.ts, released.sub, ones(count), np.zeros((1, count), np.int64))
+            return Batch(released.ts, released.seq_tick, ones(count), np.zeros((1, count), np.int64))
         held = self._held[edge.name]
         held.add(received.get(edge.name, ()), orders.runs.get(node.name))
         batch = held.release(orders, node.name, ordinals=edge.ordinals)
@@ -130,20 +130,20 @@ class Shard(ShardQueries):
 
     # ------------------------------------------------------------ what goes out
 
-    def _send(self, edge: Exchange, shipper: Shipper, batch: Batch | None, sent: Sent) -> None:
+    def _send(self, edge: Exchange, shipper: Shipper, batch: Batch | None, sent: ShardOutput) -> None:
         if batch is None or not len(batch):
             return
         if edge.instants:
-            batch = Batch(batch.ts, batch.sub, ones(len(batch)), np.zeros((1, len(batch)), np.int64))
+            batch = Batch(batch.ts, batch.seq_tick, ones(len(batch)), np.zeros((1, len(batch)), np.int64))
         match edge.to:
-            case To.ONE:
+            case Destination.ONE:
                 sent.exchanged.append((edge, 0, pack_changes(shipper, batch)))
-            case To.SAME:
+            case Destination.SAME:
                 sent.exchanged.append((edge, self._shard, pack_changes(shipper, batch)))
-            case To.ALL:
+            case Destination.ALL:
                 packed = pack_changes(shipper, batch)
                 sent.exchanged += [(edge, shard, packed) for shard in range(self._shards)]
-            case To.KEY:
+            case Destination.KEY:
                 shards = self._keys[edge.name].shards(batch, self._shards)
                 for shard in np.unique(shards).tolist():
                     mine = batch.where(shards == shard)
@@ -157,10 +157,10 @@ class Shard(ShardQueries):
     @property
     def groups(self) -> int:
         """How many groups the aggregates have."""
-        kinds = (Aggregate, SlidingAggregate, Member)
+        kinds = (Aggregate, SlidingAggregate, SharableSlidingAggregate)
         return sum(each.groups for each in self._graph.operators if isinstance(each, kinds))
 
-    def last_instant(self) -> Bound | None:
+    def last_instant(self) -> Frontier | None:
         """When what windows hold now will have left them."""
         return self._graph.last_instant()
 

@@ -12,16 +12,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kasen.engine.batch import I64, Batch, Bound, Columns
+from kasen.engine.batch import I64, Batch, Columns, Frontier
 from kasen.engine.failures import Failures
 from kasen.engine.kernels.hashing import hash_columns
 from kasen.engine.select.project import Project
-from kasen.engine.text.dictionary import Dictionary, Newcomers
+from kasen.engine.text.dictionary import Dictionary, NewCodes
 from kasen.plan.lower.expr.vectors import compile_items
 from kasen.plan.shard.split import Key, plain_columns
 from kasen.types import Kind, Schema
 
-_BEGIN = Bound(-(2**63), 0)
+_BEGIN = Frontier(-(2**63), 0)
 #: Beside the numbers of columns that hold one: how many rows there are.
 _COUNT = "#rows"
 
@@ -97,17 +97,17 @@ CHANGE = ("ts", "sub", "diff")
 
 
 def pack_changes(shipper: Shipper, batch: Batch) -> bytes:
-    return shipper.pack((batch.ts, batch.sub, batch.diff), batch.data)
+    return shipper.pack((batch.ts, batch.seq_tick, batch.diff), batch.data)
 
 
 def unpack_changes(shipper: Shipper, packed: Sequence[bytes]) -> Batch:
     """The changes in instant order, whatever order the parts came in."""
-    (ts, sub, diff), data = shipper.unpack(packed)
-    order = np.lexsort((sub, ts))
-    return Batch(ts[order], sub[order], diff[order], np.ascontiguousarray(data[:, order]))
+    (ts, seq_tick, diff), data = shipper.unpack(packed)
+    order = np.lexsort((seq_tick, ts))
+    return Batch(ts[order], seq_tick[order], diff[order], np.ascontiguousarray(data[:, order]))
 
 
-class Keys:
+class KeyHash:
     """Tells rows' shards by the hash of their keys."""
 
     def __init__(self, keys: Key, dictionary: Dictionary) -> None:
@@ -119,7 +119,7 @@ class Keys:
             self._compute: Project | None = Project(compile_items(keys, dictionary, Failures()))
         else:
             self._compute = None
-        self._newcomers = Newcomers(dictionary)
+        self._newcomers = NewCodes(dictionary)
         self._hashes: I64 = np.empty(0, np.int64)
 
     def shards(self, batch: Batch, shards: int) -> npt.NDArray[np.int64]:

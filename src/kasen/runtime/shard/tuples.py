@@ -11,16 +11,16 @@ from kasen.engine.batch import I64, Batch, Columns, empty, matrix, ones
 from kasen.engine.operator import State
 from kasen.engine.text.dictionary import Dictionary
 from kasen.plan.logical import Scan
-from kasen.plan.shard.exchange import Exchange, To
+from kasen.plan.shard.exchange import Destination, Exchange
 from kasen.plan.shard.generations import Generation, use
 from kasen.runtime.shard.clock import Orders
-from kasen.runtime.shard.shipment import Keys, Shipper
+from kasen.runtime.shard.shipment import KeyHash, Shipper
 
 #: What travels before the columns of an input's tuple.
 PLACED = ("position",)
 
 
-class Held:
+class PendingTuples:
     """Tuples of an input that have come to this shard and wait for the clock, by place in the source."""
 
     def __init__(self, columns: int, shipper: Shipper) -> None:
@@ -63,7 +63,7 @@ class Held:
             data = np.concatenate([data[:-1], numbers[np.newaxis], data[-1:]])
         self._keep(~runs)
         count = len(where)
-        return Batch(released.ts[where], released.sub[where], ones(count), np.ascontiguousarray(data))
+        return Batch(released.ts[where], released.seq_tick[where], ones(count), np.ascontiguousarray(data))
 
     def _keep(self, chosen: npt.NDArray[np.bool_]) -> None:
         self._position = self._position[chosen]
@@ -88,7 +88,7 @@ class Scatter:
     ) -> None:
         """For the queries of each generation that are there or will come; and those that were replaced."""
         self._shards = shards
-        self._ways: dict[str, list[tuple[Exchange, Keys | None, Shipper]]] = {}
+        self._ways: dict[str, list[tuple[Exchange, KeyHash | None, Shipper]]] = {}
         seen: set[str] = set()
         for generation, live, moved in generations:
             cut = generation.cut
@@ -98,7 +98,7 @@ class Scatter:
                     continue
                 seen.add(edge.name)
                 if isinstance(node, Scan) and not node.relation and not edge.instants:
-                    keys = Keys(edge.keys, dictionary) if edge.to is To.KEY else None
+                    keys = KeyHash(edge.keys, dictionary) if edge.to is Destination.KEY else None
                     shipper = Shipper(node.schema, dictionary, PLACED)
                     self._ways.setdefault(node.name, []).append((edge, keys, shipper))
 

@@ -26,13 +26,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext
 
-from kasen.engine import parallel as two_cores
+from kasen.engine import parallel
 from kasen.plan.shard.generations import Generation
 from kasen.runtime.durable.arrays import pack_arrays, unpack_arrays
 from kasen.runtime.durable.checksum import DamagedFile, seal_line, unseal
 from kasen.runtime.shard.clock import Orders
 from kasen.runtime.shard.shard import Shard
-from kasen.spark.state.epochs import Journal
+from kasen.spark.state.epochs import StateJournal
 from kasen.spark.state.state_files import Files
 
 #: The rows that travel: for which shard, at which level, along which exchange, and the packed changes.
@@ -53,7 +53,7 @@ _MOST_PLANS = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class FragmentJob:
     """What the tasks of an epoch are told. `base` is the attempt that their state must come from."""
 
     pipeline: str
@@ -65,7 +65,7 @@ class Job:
     root: str
     orders: bytes = b""
     #: By level and shard; and for each epoch since the oldest snapshot its orders' file and attempt.
-    journals: tuple[tuple[str, Journal], ...] = ()
+    journals: tuple[tuple[str, StateJournal], ...] = ()
     past: tuple[tuple[int, str, str], ...] = ()
     keep: bool = True
     large: int = 1 << 20
@@ -111,9 +111,9 @@ def _as_shipped(batch: pa.RecordBatch) -> pa.RecordBatch:
 # ---------------------------------------------------------------- a shard's side
 
 
-def run_level(job: Job, level: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def run_level(job: FragmentJob, level: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Runs a fragment on the shard whose rows these are. What is for later levels passes through."""
-    two_cores.use_one_core()
+    parallel.use_one_core()
     received: dict[str, list[bytes]] = {}
     shard = -1
     for batch in batches:
@@ -131,7 +131,7 @@ def run_level(job: Job, level: int, batches: Iterator[pa.RecordBatch]) -> Iterat
         return
     started = time.perf_counter()
     try:
-        running = _Running.find(job, level, shard)
+        running = _WarmShard.find(job, level, shard)
     except DamagedFile as damage:
         # A task that fails would be tried again, in vain, and Spark would print a stack for each.
         yield shipped([(shard, DONE, REPORT, json.dumps({"damaged": str(damage)}).encode())])
@@ -148,7 +148,7 @@ def run_level(job: Job, level: int, batches: Iterator[pa.RecordBatch]) -> Iterat
         yield shipped([row])
 
 
-def _answer(job: Job, name: str, packed: bytes) -> tuple[str, bytes]:
+def _answer(job: FragmentJob, name: str, packed: bytes) -> tuple[str, bytes]:
     """An answer as it goes to the driver; a large one is put into a file, and the file's name goes."""
     if len(packed) <= job.large:
         return name, packed
@@ -158,7 +158,7 @@ def _answer(job: Job, name: str, packed: bytes) -> tuple[str, bytes]:
     return BY_FILE + name, file.encode()
 
 
-class _Running:
+class _WarmShard:
     """A shard that this worker has, and the attempt that its state comes from."""
 
     def __init__(self, shard: Shard, part: str) -> None:
@@ -171,7 +171,7 @@ class _Running:
         self._unsaved = 0  # bytes received since the host's copy was made
 
     @staticmethod
-    def find(job: Job, level: int, shard: int) -> _Running:
+    def find(job: FragmentJob, level: int, shard: int) -> _WarmShard:
         part = f"{level}.{shard}"
         found = _WARM.get((job.pipeline, part))
         first, *later = job.open().values()
@@ -180,15 +180,15 @@ class _Running:
             found._used = time.monotonic()
             found.shard.announce(later)
             return found
-        fresh = _Running(Shard(first.cut, level, shard, job.shards, later), part)
+        fresh = _WarmShard(Shard(first.cut, level, shard, job.shards, later), part)
         fresh._restore(job)
         for other in [key for key, each in _WARM.items() if each._used < time.monotonic() - _IDLE]:
             del _WARM[other]
         _WARM[job.pipeline, part] = fresh
         return fresh
 
-    def _restore(self, job: Job) -> None:
-        journal = dict(job.journals).get(self._part, Journal())
+    def _restore(self, job: FragmentJob) -> None:
+        journal = dict(job.journals).get(self._part, StateJournal())
         attempts = {epoch: attempt for epoch, _, attempt in job.past}
         files = Files(job.root)
         since, copy = -1, _host_copy(job.pipeline, self._part)
@@ -207,12 +207,12 @@ class _Running:
                 received = _unpacked(files.arrays(segments[epoch])) if segments.get(epoch) else {}
                 self.shard.run(Orders.of(files.arrays(file)), received)
 
-    def finish(self, job: Job, received: dict[str, list[bytes]]) -> dict[str, Any]:
+    def finish(self, job: FragmentJob, received: dict[str, list[bytes]]) -> dict[str, Any]:
         """Makes the epoch durable, and leaves a copy for the host if that is cheap."""
         report: dict[str, Any] = {"part": self._part, "how": self._how, "snapshot": None}
         # A loop that never ends must end its readers at the same instant, and these may be on other shards.
         report["stopped"] = "\n".join(str(error) for error in self.shard.stopped)
-        journal = dict(job.journals).get(self._part, Journal())
+        journal = dict(job.journals).get(self._part, StateJournal())
         context = TaskContext.get()
         try_ = context.taskAttemptId() if context is not None else 0
         name = f"files/{self._part}-{job.epoch:012}-{job.attempt}.{try_}"
@@ -226,7 +226,7 @@ class _Running:
                 report["snapshot"] = files.write(f"{name}.snapshot", state)
             report["weighed"] = journal.weighed
         last = self.shard.last_instant()
-        report["last"] = None if last is None else [last.ts, last.sub]
+        report["last"] = None if last is None else [last.ts, last.seq_tick]
         report["failures"] = self.shard.failures.count
         report["notes"] = list(self.shard.failures.notes)
         report["state"] = self._known
@@ -242,7 +242,7 @@ class _Running:
         return report
 
 
-_WARM: dict[tuple[str, str], _Running] = {}
+_WARM: dict[tuple[str, str], _WarmShard] = {}
 
 
 def _size(state: dict[str, Any]) -> int:
@@ -271,7 +271,7 @@ def host_folder(pipeline: str) -> Path:
     return base / f"kasen-{os.getuid()}" / pipeline
 
 
-def _leave_copy(job: Job, part: str, state: dict[str, Any]) -> None:
+def _leave_copy(job: FragmentJob, part: str, state: dict[str, Any]) -> None:
     folder = host_folder(job.pipeline)
     if not folder.is_dir():
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)

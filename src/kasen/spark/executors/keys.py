@@ -18,7 +18,7 @@ BadTexts = Callable[[str, str], list[str]]
 
 
 @dataclass(frozen=True, slots=True)
-class File:
+class FileTuples:
     """A file's tuples: the positions from `first` on, whose lines begin at `line`; `where` tells the file."""
 
     name: str
@@ -29,7 +29,7 @@ class File:
 
 
 @dataclass(slots=True)
-class Reading:
+class ReadTuples:
     """A stream's tuples as read: files in the order of their names, and in each by place.
 
     `ts` and `position` are the good ones'. `runs` are as Orders have them. `failed` has how many operations
@@ -39,11 +39,11 @@ class Reading:
     ts: I64
     position: I64
     runs: I64
-    files: list[File]
+    files: list[FileTuples]
     dead: list[DeadLetter]
     failed: dict[int, int]
 
-    def file(self, position: int) -> File:
+    def file(self, position: int) -> FileTuples:
         return max((each for each in self.files if each.first <= position), key=lambda each: each.first)
 
     def refuse(self, name: str, position: int, reason: str, raw: str) -> DeadLetter:
@@ -57,7 +57,7 @@ class Reading:
 
 
 @dataclass(slots=True)
-class _Run:
+class _TupleRun:
     """Tuples that follow one another in a file, as a task saw them."""
 
     file: str
@@ -75,12 +75,12 @@ def read_keys(
     headed: frozenset[str],
     texts: BadTexts,
     find: Callable[[str, int], tuple[str, int]],
-) -> dict[str, Reading]:
+) -> dict[str, ReadTuples]:
     """What the scan's tasks saw, by stream. `counts` has how many tuples came before; it is updated.
 
     Dead letters of streams in `folders` tell the file. The files of streams in `headed` begin with a header.
     """
-    runs: dict[str, list[_Run]] = {}
+    runs: dict[str, list[_TupleRun]] = {}
     for each in packed:
         state = unpack_arrays(each)["keys"]
         notes = json.loads(state["texts"].tobytes())
@@ -88,7 +88,7 @@ def read_keys(
         for name, block, place, count in notes["runs"]:
             bad = [found for found in notes["bad"] if place <= found[0] < place + count]
             failed = [found for found in notes["failed"] if place <= found[0] < place + count]
-            run = _Run(*find(name, block), place, state["ts"][start : start + count], bad, failed)
+            run = _TupleRun(*find(name, block), place, state["ts"][start : start + count], bad, failed)
             runs.setdefault(name, []).append(run)
             start += count
     return {
@@ -108,12 +108,12 @@ class _Reader:
     tells_file: bool
     dead: list[DeadLetter] = field(default_factory=list)
 
-    def read(self, runs: list[_Run]) -> Reading:
+    def read(self, runs: list[_TupleRun]) -> ReadTuples:
         runs.sort(key=lambda run: (run.file, run.block, run.place))
         position = self.counts.get(self.name, 0)
         ts, positions, failed = [], [], dict[int, int]()
         places: list[tuple[int, int]] = []
-        files: list[File] = []
+        files: list[FileTuples] = []
         for name, own in groupby(runs, lambda run: run.file):
             begin = position
             where = f" ({name})" if self.tells_file else ""
@@ -128,11 +128,11 @@ class _Reader:
                 places.append((run.place, position))
                 failed |= {position + place - run.place: count for place, count in run.failed}
                 position += len(run.ts)
-            files.append(File(name, begin, position - begin, self.first, where))
+            files.append(FileTuples(name, begin, position - begin, self.first, where))
             self._bury(name, bad)
         self.counts[self.name] = position
         ordered = np.ascontiguousarray(np.array(sorted(places), np.int64).T)
-        return Reading(np.concatenate(ts), np.concatenate(positions), ordered, files, self.dead, failed)
+        return ReadTuples(np.concatenate(ts), np.concatenate(positions), ordered, files, self.dead, failed)
 
     def _bury(self, file: str, bad: list[tuple[int, str, str | None]]) -> None:
         raws: Iterable[str | None] = [raw for _, _, raw in bad]

@@ -23,29 +23,29 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from kasen.connect.chunk import Chunk
-from kasen.engine.batch import Bound
+from kasen.engine.batch import Frontier
 from kasen.engine.failures import Failures
 from kasen.engine.operator import State
 from kasen.engine.text.dictionary import Dictionary
 from kasen.errors import DataError, ResourceError
-from kasen.plan.changes import Change, RegisteredQuery
+from kasen.plan.changes import CatalogChange, RegisteredQuery
 from kasen.plan.explain.fragments import exchanges
-from kasen.plan.native.lower import Native, is_foreign
+from kasen.plan.native.lower import NativePlan, is_foreign
 from kasen.plan.physical import Input, Plan
 from kasen.plan.shard.fragments import cut_plan
 from kasen.runtime.durable.arrays import pack_arrays
-from kasen.runtime.input.feed import Rows
+from kasen.runtime.input.feed import InputRows
 from kasen.runtime.live.remote import Held, RemoteQueries
-from kasen.runtime.output.answers import Gathered
+from kasen.runtime.output.answers import AnswerCollector
 from kasen.runtime.output.outputs import BEYOND, Outputs, is_beyond, within
-from kasen.runtime.shard.clock import Clock, Orders, Splice
+from kasen.runtime.shard.clock import Clock, Orders, SplicePoint
 from kasen.runtime.shard.shipment import Shipper
 from kasen.spark.executors import fragment
-from kasen.spark.executors.fragment import BY_FILE, DONE, KEYS, REPORT, SHIPPED, Job
-from kasen.spark.executors.keys import Reading, read_keys
-from kasen.spark.executors.scatter import Laid, scatter
+from kasen.spark.executors.fragment import BY_FILE, DONE, KEYS, REPORT, SHIPPED, FragmentJob
+from kasen.spark.executors.keys import ReadTuples, read_keys
+from kasen.spark.executors.scatter import ScanLayout, scatter
 from kasen.spark.scan import frames, scan
-from kasen.spark.scan.arrivals import Arrivals, LateTexts, Texts, sources_of, whole
+from kasen.spark.scan.arrivals import Arrivals, DeferredTexts, Texts, sources_of, whole
 from kasen.spark.scan.file_names import FileNames
 from kasen.spark.scan.names import BAD, DIFF, PLACE, RAW
 from kasen.spark.scan.timing import Timing
@@ -57,7 +57,7 @@ _BATCH_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 _ROW = ("ts", "diff", "position")
 
 
-class Remote:
+class RemotePipeline:
     """What the rest of the run sees of a pipeline whose operators are elsewhere."""
 
     def __init__(self, plan: Plan, *, changing: bool = False) -> None:
@@ -74,10 +74,10 @@ class Remote:
         #: On executors a loop that never ends is an error at once.
         self.stopped: list[ResourceError] = []
 
-    def add(self, name: str, rows: Rows) -> Rows:
+    def add(self, name: str, rows: InputRows) -> InputRows:
         return self.clock.add(name, rows)
 
-    def execute(self, text: str) -> tuple[Change, ...]:
+    def execute(self, text: str) -> tuple[CatalogChange, ...]:
         """Registers and drops queries as a CQL text says."""
         return self.live.execute(text)
 
@@ -86,10 +86,10 @@ class Remote:
         return self.live.queries
 
     @property
-    def pending(self) -> list[Change]:
+    def pending(self) -> list[CatalogChange]:
         return self.live.pending
 
-    def check_changes(self, check: Callable[[Change], None]) -> None:
+    def check_changes(self, check: Callable[[CatalogChange], None]) -> None:
         self.live.on_check = check
 
     @property
@@ -118,10 +118,10 @@ class InExecutors:
 
     def __init__(
         self,
-        native: Native,
+        native: NativePlan,
         spark: SparkSession,
         shards: int,
-        remote: Remote,
+        remote: RemotePipeline,
         outputs: Outputs,
         store: Store,
         record: dict[str, Any] | None,
@@ -165,7 +165,7 @@ class InExecutors:
         self._ledger = Ledger(store.files, self._parts())
         self._ledger.load(record)
         #: The changes of queries that the last orders held.
-        self._splices: list[Splice] = []
+        self._splices: list[SplicePoint] = []
         self._epoch = -1
         self._arrivals = Arrivals(self._clock.dictionary, record.get("counts", {}), texts, files, folders)
         #: Operations that failed in rows that ran, as Spark counted them.
@@ -175,7 +175,7 @@ class InExecutors:
         # Static tables are part of the first epoch's segment: a replay must begin with them.
         self._tables: dict[str, State] = {}
         self._numbered: DataFrame | None = None
-        self._last: Bound | None = None
+        self._last: Frontier | None = None
         #: What each shard said of the last epoch: how it got its state, how long it took.
         self.reports: list[dict[str, Any]] = []
         self._restore()
@@ -203,7 +203,7 @@ class InExecutors:
                 shipper = Shipper(one.schema, self._clock.dictionary, _ROW)
                 for packed in state.values():
                     (ts, diff, position), data = shipper.unpack([packed.tobytes()])
-                    self._clock.add(name, within(Rows(ts, diff, data, position)))
+                    self._clock.add(name, within(InputRows(ts, diff, data, position)))
         self._clock.run()
 
     # ------------------------------------------------------------ the placement's interface
@@ -280,7 +280,7 @@ class InExecutors:
 
     def expiring(self) -> DataFrame | None:
         """The next step of windows that expire after the end."""
-        orders = self._clock.flush(Bound(self._last.ts + 1, 0)) if self._last is not None else None
+        orders = self._clock.flush(Frontier(self._last.ts + 1, 0)) if self._last is not None else None
         if orders is None:
             return None
         # The shards must find the state of the step before, so steps are kept like epochs, uncommitted.
@@ -307,7 +307,7 @@ class InExecutors:
             # Only a bad row's text is asked for.
             columns[names.index(RAW)] = F.when(F.col(BAD).isNotNull(), F.col(RAW))
         slots = replace(self._slots, signed=False)
-        laid = Laid(tuple(names), slots, self._sources)
+        laid = ScanLayout(tuple(names), slots, self._sources)
         task = partial(scatter, self._job(number), laid)
         numbered = [column.alias(f"c{place}") for place, column in enumerate(columns)]
         return rows.select(*numbered).mapInArrow(task, SHIPPED)
@@ -318,7 +318,7 @@ class InExecutors:
             for chunk, rows, _ in self._arrivals.read(source, mine):
                 self._take_rows(self._segment, source.one, chunk, rows)
 
-    def _take_rows(self, segment: dict[str, State], one: Input, chunk: Chunk, rows: Rows) -> None:
+    def _take_rows(self, segment: dict[str, State], one: Input, chunk: Chunk, rows: InputRows) -> None:
         """A relation's rows pass through the clock whole, and so are in its log."""
         shipper = Shipper(one.schema, self._clock.dictionary, _ROW)
         packed = shipper.pack((rows.ts, rows.diff, rows.position), rows.data)
@@ -375,7 +375,7 @@ class InExecutors:
     def _stream(self, name: str) -> Input:
         return next(one for one in self._streams if one.name == name)
 
-    def _raws(self, name: str, reading: Reading, wrong: list[int]) -> dict[int, str]:
+    def _raws(self, name: str, reading: ReadTuples, wrong: list[int]) -> dict[int, str]:
         """Refused rows' texts by position. They are read again only now; if all is well, there are none."""
         one = self._stream(name)
         if is_foreign(one):
@@ -388,7 +388,7 @@ class InExecutors:
         for file in dict.fromkeys(map(reading.file, wrong)):
             begin, end = np.searchsorted(reading.position, [file.first, file.first + file.count]).tolist()
             own = reading.position[begin:end]
-            texts = LateTexts(self._texts, one, file.name, reading.ts[begin:end])
+            texts = DeferredTexts(self._texts, one, file.name, reading.ts[begin:end])
             mine = [position for position in wrong if file.first <= position < file.first + file.count]
             rows = np.searchsorted(own, mine).tolist()
             texts.expect(rows)
@@ -397,7 +397,7 @@ class InExecutors:
 
     # ------------------------------------------------------------ fragments
 
-    def _job(self, epoch: int, orders: bytes = b"", *, keep: bool = True) -> Job:
+    def _job(self, epoch: int, orders: bytes = b"", *, keep: bool = True) -> FragmentJob:
         ledger = self._ledger
         generations = self._live.generations
         later = {
@@ -407,7 +407,7 @@ class InExecutors:
         }
         self._packed_later = later
         ledger.extend(self._parts())
-        return Job(
+        return FragmentJob(
             ledger.pipeline,
             epoch,
             ledger.attempt,
@@ -447,7 +447,7 @@ class InExecutors:
         """Delivers what the program gave."""
         self._remote.dictionary = Dictionary()
         known = {each.answer(one.name): one for each, *_ in self._live.generations for one in each.queries}
-        gathered = Gathered(known, self._remote.dictionary)
+        gathered = AnswerCollector(known, self._remote.dictionary)
         self.reports = []
         for name, content in zip(table["name"].to_pylist(), table["packed"].to_pylist(), strict=True):
             if name == REPORT:
@@ -468,7 +468,7 @@ class InExecutors:
         for report in self.reports:
             self._remote.failures.notes |= dict.fromkeys(report["notes"])
         self._remote.failures.count = self._failed + sum(report["failures"] for report in self.reports)
-        last = [Bound(*report["last"]) for report in self.reports if report["last"] is not None]
+        last = [Frontier(*report["last"]) for report in self.reports if report["last"] is not None]
         self._last = max(last, default=None)
         answers = self._live.answers(gathered.take(), self._splices, self._epoch)
         answers[0].deletions, answers[0].refused = self._clock.deletions, self._clock.refused

@@ -16,8 +16,8 @@ from kasen.engine.batch import I64, zeros
 from kasen.engine.text.dictionary import Dictionary
 from kasen.runtime.durable.arrays import pack_arrays
 from kasen.runtime.shard.tuples import Scatter
-from kasen.spark.executors.fragment import KEYS, Job, shipped
-from kasen.spark.scan.arrivals import Source, chunk_of_source, refused
+from kasen.spark.executors.fragment import KEYS, FragmentJob, shipped
+from kasen.spark.scan.arrivals import CrossingInput, chunk_of_source, refused
 from kasen.spark.scan.names import BAD, FILE, NO_TIME, PLACE, RAW
 from kasen.spark.scan.scan import FAILS, Slots, of_streams
 
@@ -26,7 +26,7 @@ _TOGETHER = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
-class Laid:
+class ScanLayout:
     """How the scan's rows lie: the names of its columns, the slots, and each stream's columns in them.
 
     Names that users choose are no names of columns for mapInArrow, so columns travel by number.
@@ -34,10 +34,12 @@ class Laid:
 
     names: tuple[str, ...]
     slots: Slots
-    sources: tuple[Source, ...]
+    sources: tuple[CrossingInput, ...]
 
 
-def scatter(job: Job, laid: Laid, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def scatter(
+    job: FragmentJob, laid: ScanLayout, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
     """Sends rows to their shards, and their keys (time and place) to the driver."""
     dictionary = Dictionary()
     ways = Scatter(job.needed(), job.shards, dictionary)

@@ -19,7 +19,7 @@ MOST_HELD = 1 << 30
 
 
 @dataclass(slots=True)
-class Admission:
+class StreamThrottle:
     """Looks after what waits in a run. `slowed` are the streams that are read a file at a time."""
 
     app: App

@@ -23,7 +23,7 @@ from kasen.engine.stream.value_order import ValueOrder
 from kasen.engine.text.dictionary import Dictionary
 from kasen.plan.native.lower import is_foreign
 from kasen.plan.physical import Input
-from kasen.runtime.input.feed import Rows
+from kasen.runtime.input.feed import InputRows
 from kasen.spark.scan.file_names import FileNames
 from kasen.spark.scan.names import BAD, DIFF, NO_TIME, RAW
 from kasen.spark.scan.scan import FAILS, Slots, of_files
@@ -34,7 +34,7 @@ Texts = Callable[[Input, str, tuple[int, int] | None], list[str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class CrossingInput:
     """An input as it crosses: the columns that come, by name, and which of the input's each is."""
 
     one: Input
@@ -55,22 +55,22 @@ class Source:
         return Layout(self.one.name, Schema(fields), place)
 
 
-def sources_of(streams: list[Input], slots: Slots) -> tuple[Source, ...]:
+def sources_of(streams: list[Input], slots: Slots) -> tuple[CrossingInput, ...]:
     """Each stream as it crosses in its slots."""
     found = []
     for one, places in zip(streams, slots.places, strict=True):
         kept = [(place, slot) for place, slot in enumerate(places) if slot is not None]
-        found.append(Source(one, tuple(slot for _, slot in kept), tuple(place for place, _ in kept)))
+        found.append(CrossingInput(one, tuple(slot for _, slot in kept), tuple(place for place, _ in kept)))
     return tuple(found)
 
 
-def whole(one: Input) -> Source:
+def whole(one: Input) -> CrossingInput:
     """All columns, under their own names."""
-    return Source(one, tuple(one.schema.names), tuple(range(len(one.schema))))
+    return CrossingInput(one, tuple(one.schema.names), tuple(range(len(one.schema))))
 
 
 #: A chunk, its rows, and how many operations failed in each of them.
-Arrived = tuple[Chunk, Rows, I64 | None]
+Arrived = tuple[Chunk, InputRows, I64 | None]
 
 
 class Arrivals:
@@ -94,17 +94,19 @@ class Arrivals:
         #: When the rows of this epoch came, for streams without times of their own.
         self.stamp = 0
 
-    def read(self, source: Source, table: pa.Table) -> Iterator[Arrived]:
+    def read(self, source: CrossingInput, table: pa.Table) -> Iterator[Arrived]:
         """An input's rows file by file; beside each chunk, how many operations failed in each row."""
         return self.read_files(source, of_files(table, partial(self._files.find, source.one.name)))
 
-    def read_files(self, source: Source, files: Iterable[tuple[str, pa.Table]]) -> Iterator[Arrived]:
+    def read_files(self, source: CrossingInput, files: Iterable[tuple[str, pa.Table]]) -> Iterator[Arrived]:
         """The same of rows that are apart already: by the names of their files, and in this order."""
         for file, part in files:
             if len(part):
                 yield self._chunk(source, part, file)
 
-    def _chunk(self, source: Source, table: pa.Table, file: str) -> tuple[Chunk, Rows, I64 | None]:
+    def _chunk(
+        self, source: CrossingInput, table: pa.Table, file: str
+    ) -> tuple[Chunk, InputRows, I64 | None]:
         one = source.one
         lines: I64 | range = self._numbers(one, file, len(table))
         dead: list[DeadLetter] = []
@@ -125,10 +127,10 @@ class Arrivals:
             raw = table.column(RAW)
             chunk.raw_of, chunk.on_expect = lambda row: raw[row].as_py() or "", None
         else:
-            texts = LateTexts(self._texts, one, file, ts)
+            texts = DeferredTexts(self._texts, one, file, ts)
             chunk.raw_of, chunk.on_expect = texts.text, texts.expect
         failed = table.column(FAILS).to_numpy() if FAILS in table.column_names else None
-        rows = Rows(ts, chunk.diff, data, range(first, first + len(chunk)))
+        rows = InputRows(ts, chunk.diff, data, range(first, first + len(chunk)))
         # The positions stay with their rows, so chunk and failures need not be moved.
         return chunk, self._by_value(one, rows) if is_foreign(one) else rows, failed
 
@@ -136,7 +138,7 @@ class Arrivals:
         """A static table's rows have no time at all."""
         return zeros(count) if one.is_relation else np.full(count, self.stamp, np.int64)
 
-    def _by_value(self, one: Input, rows: Rows) -> Rows:
+    def _by_value(self, one: Input, rows: InputRows) -> InputRows:
         """Rows that have no place of their own in order of time, and then of value."""
         order = ValueOrder(orderings(one.schema), self._dictionary)
         batch = Batch(rows.ts, zeros(len(rows)), rows.diff, matrix(rows.data))
@@ -155,12 +157,12 @@ class Arrivals:
             found.append(part.column(name).to_numpy())
         return np.concatenate(found), dead
 
-    def reduced(self, source: Source, table: pa.Table) -> tuple[Chunk, Rows]:
+    def reduced(self, source: CrossingInput, table: pa.Table) -> tuple[Chunk, InputRows]:
         """Rows that stand for several, in order of time. They are never refused, so they have no text."""
         chunk = chunk_of(source.layout, table)
         data = encode(chunk, self._dictionary)
         assert source.one.timestamp is not None
-        return chunk, Rows(data[source.one.timestamp], chunk.diff, data, np.arange(len(chunk)))
+        return chunk, InputRows(data[source.one.timestamp], chunk.diff, data, np.arange(len(chunk)))
 
     def _dead(self, one: Input, bad: pa.Table, lines: I64, file: str) -> list[DeadLetter]:
         noted = BAD in bad.column_names
@@ -185,7 +187,7 @@ class Arrivals:
         return f" ({file})" if one.name in self._folders else ""
 
 
-class LateTexts:
+class DeferredTexts:
     """The texts of a chunk's rows, read again when some are asked for."""
 
     def __init__(self, texts: Texts, one: Input, file: str, ts: I64) -> None:
@@ -218,7 +220,7 @@ def refused(table: pa.Table, time: str) -> pa.ChunkedArray | None:
     return table.column(time).is_null()
 
 
-def chunk_of_source(source: Source, table: pa.Table) -> Chunk:
+def chunk_of_source(source: CrossingInput, table: pa.Table) -> Chunk:
     """Good rows as they crossed; the columns that nobody reads are there, and zero."""
     names = [source.one.schema[index].name for index in source.columns]
     chunk = chunk_of(source.layout, table.select(source.names).rename_columns(names))
@@ -226,7 +228,7 @@ def chunk_of_source(source: Source, table: pa.Table) -> Chunk:
     return chunk
 
 
-def _widened(chunk: Chunk, source: Source) -> tuple[Columns, dict[int, pa.StringArray]]:
+def _widened(chunk: Chunk, source: CrossingInput) -> tuple[Columns, dict[int, pa.StringArray]]:
     """The columns that came, each in its place; of the others nobody asks."""
     width = len(source.one.schema)
     if source.columns == tuple(range(width)):

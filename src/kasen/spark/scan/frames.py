@@ -74,7 +74,7 @@ def spark_type(type_: Type) -> T.DataType:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ReadMode:
     """How an input is read: as it grows, so many files at a time, or `only` one file, now."""
 
     files_per_epoch: int | None = None
@@ -94,7 +94,7 @@ def open_frame(
             raise DataError(f"{one.name}: format {one.connector.format!r} has no option {option!r}; {there}")
     follows(one)  # says what is wrong with that option
     reader = _READERS[one.connector.format]
-    return reader(spark, one, files_of(one, base), Reading(files_per_epoch, only))
+    return reader(spark, one, files_of(one, base), ReadMode(files_per_epoch, only))
 
 
 def files_of(one: Input, base: Path) -> InputFiles:
@@ -154,7 +154,7 @@ def _parquet_texts(
 
 
 def _load(
-    spark: SparkSession, one: Input, files: InputFiles, schema: T.StructType, how: Reading, **options: str
+    spark: SparkSession, one: Input, files: InputFiles, schema: T.StructType, how: ReadMode, **options: str
 ) -> DataFrame:
     now = one.is_static or how.only is not None
     reading = spark.read if now else spark.readStream
@@ -169,7 +169,7 @@ def _load(
     return reading.option("pathGlobFilter", how.only or files.pattern).load(files.folder)
 
 
-def _csv(spark: SparkSession, one: Input, files: InputFiles, how: Reading) -> DataFrame:
+def _csv(spark: SparkSession, one: Input, files: InputFiles, how: ReadMode) -> DataFrame:
     first, *others = files.need(one.name)
     header = files.header(first, one.name)
     if one.is_static:
@@ -240,7 +240,7 @@ def _bad_diff(one: Input) -> str:
     return f"{BAD_DIFF}: column {_layout(one).diff} is neither 1 nor -1"
 
 
-def _json(spark: SparkSession, one: Input, files: InputFiles, how: Reading) -> DataFrame:
+def _json(spark: SparkSession, one: Input, files: InputFiles, how: ReadMode) -> DataFrame:
     """JSON lines. Spark knows names by their exact case: that of the first row is taken for all."""
     first = files.need(one.name)[0]
     told = first_names(files.head(first))
@@ -292,7 +292,7 @@ def first_names(head: bytes) -> dict[str, str]:
     return {}
 
 
-def _parquet(spark: SparkSession, one: Input, files: InputFiles, how: Reading) -> DataFrame:
+def _parquet(spark: SparkSession, one: Input, files: InputFiles, how: ReadMode) -> DataFrame:
     """Columns are read with the types of the first file, and cast if these are not the declared ones."""
     first = files.address(files.need(one.name)[0])
     there = file_schema(spark, one, first)

@@ -17,19 +17,24 @@ from kasen.connect.chunk import Chunk
 from kasen.engine.batch import I64
 from kasen.plan.native.partials import Partials
 from kasen.plan.physical import Input
-from kasen.runtime.input.feed import Rows
+from kasen.runtime.input.feed import InputRows
 from kasen.runtime.output.outputs import is_beyond
-from kasen.runtime.pipeline import Pipeline
+from kasen.runtime.pipeline import RunningPipeline
 from kasen.spark.scan.arrivals import Arrivals, whole
 from kasen.spark.scan.names import BAD, FILE, RAW
 
 _TIME = "b0"
 #: Takes a chunk's rows in: with their failures if they are counted, and how many rows they stand for.
-Take = Callable[[Input, Chunk, Rows, I64 | None, int | None], None]
+Take = Callable[[Input, Chunk, InputRows, I64 | None, int | None], None]
 
 
 def by_panes(
-    one: Input, partials: Partials, batch: DataFrame, pipeline: Pipeline, arrivals: Arrivals, take: Take
+    one: Input,
+    partials: Partials,
+    batch: DataFrame,
+    pipeline: RunningPipeline,
+    arrivals: Arrivals,
+    take: Take,
 ) -> tuple[int, int] | None:
     """Takes an epoch's rows of the stream `one`, reduced if that can be exact.
 

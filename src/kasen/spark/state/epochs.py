@@ -44,7 +44,7 @@ TIMES = 5
 
 
 @dataclass(slots=True)
-class Journal:
+class StateJournal:
     """A part's files: its last snapshot (epoch, file, bytes) and the segments since (epoch, file, bytes).
 
     A segment's file may be "": nothing came for the part in that epoch, but time went on.
@@ -88,12 +88,12 @@ class Journal:
         return {"snapshot": self.snapshot, "log": self.log}
 
     @staticmethod
-    def of(record: dict[str, Any]) -> Journal:
+    def of(record: dict[str, Any]) -> StateJournal:
         snapshot = record["snapshot"]
         log = [(int(epoch), str(file), int(size)) for epoch, file, size in record["log"]]
         if snapshot is None:
-            return Journal(None, log)
-        return Journal((snapshot[0], snapshot[1], snapshot[2]), log, snapshot[2])
+            return StateJournal(None, log)
+        return StateJournal((snapshot[0], snapshot[1], snapshot[2]), log, snapshot[2])
 
 
 def bytes_held(record: Any) -> int:
@@ -325,7 +325,7 @@ class Store:
 def _changes_before(record: dict[str, Any]) -> int:
     """The epoch after which changes made by hand are to be done again, to go on from a record."""
     # The driver's pipeline goes on from its snapshot; on executors, the record holds the queries.
-    return Journal.of(record["journal"]).since if "journal" in record else int(record["epoch"])
+    return StateJournal.of(record["journal"]).since if "journal" in record else int(record["epoch"])
 
 
 def _epoch_of(file: str) -> int:

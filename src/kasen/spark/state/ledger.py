@@ -9,7 +9,7 @@ from typing import Any
 from kasen.engine.operator import State
 from kasen.runtime.durable.arrays import pack_arrays
 from kasen.runtime.shard.clock import Clock
-from kasen.spark.state.epochs import Journal
+from kasen.spark.state.epochs import StateJournal
 from kasen.spark.state.state_files import Files
 
 CLOCK = "clock"
@@ -26,7 +26,7 @@ class Ledger:
     parts: list[str]
     pipeline: str = field(default_factory=lambda: uuid.uuid4().hex)
     base: str = ""
-    journals: dict[str, Journal] = field(default_factory=dict)
+    journals: dict[str, StateJournal] = field(default_factory=dict)
     past: list[tuple[int, str, str]] = field(default_factory=list)
     attempt: str = ""
     _orders: str = ""
@@ -36,8 +36,8 @@ class Ledger:
         """Goes on from a commit record; an empty one is a beginning."""
         self.pipeline = record.get("pipeline", self.pipeline)
         self.base = record.get("attempt", "")
-        self.journals = {part: Journal() for part in (CLOCK, *self.parts)}
-        self.journals |= {part: Journal.of(each) for part, each in record.get("journals", {}).items()}
+        self.journals = {part: StateJournal() for part in (CLOCK, *self.parts)}
+        self.journals |= {part: StateJournal.of(each) for part, each in record.get("journals", {}).items()}
         self.past = [(epoch, file, attempt) for epoch, file, attempt in record.get("past", [])]
 
     def record(self) -> dict[str, Any]:
@@ -90,7 +90,7 @@ class Ledger:
         """There are so many parts now: queries that came may have more levels than those before, or fewer."""
         if parts != self.parts:
             self.parts = parts
-            self.journals = {part: self.journals.get(part, Journal()) for part in (CLOCK, *parts)}
+            self.journals = {part: self.journals.get(part, StateJournal()) for part in (CLOCK, *parts)}
 
     def write_clock(self, epoch: int, segment: dict[str, State], clock: Clock) -> None:
         """The clock's part of an epoch. It must come before the attempt is closed."""

@@ -8,7 +8,7 @@ import pytest
 
 import kasen
 from kasen.engine.aggregate.sliding import pane_reduction
-from kasen.engine.aggregate.sliding.sharable import Member
+from kasen.engine.aggregate.sliding.sharable import SharableSlidingAggregate
 from kasen.engine.batch import Batch
 
 STREAM = "REGISTER STREAM s (ts BIGINT, k BIGINT, v BIGINT, w DECIMAL(10, 2)) TIMESTAMP BY ts FROM 'memory';"
@@ -73,7 +73,7 @@ def test_together_as_alone(keys: int, most: int, monkeypatch: pytest.MonkeyPatch
 def test_queries_that_go_leave_the_others_their_reduction() -> None:
     _, p = answers(rows(1, 5, 100), 3_000)
     assert p._running is not None
-    sliding = [each for each in p._running.graph.operators if isinstance(each, Member)]
+    sliding = [each for each in p._running.graph.operators if isinstance(each, SharableSlidingAggregate)]
     # Three lengths of panes; the last two lists of calls want the same of them.
     assert len({id(each.windows) for each in sliding}) == 3 * (len(CALLS) - 1)
     for number in range(len(WINDOWS) * len(CALLS)):

@@ -11,8 +11,8 @@ import pytest
 
 import kasen
 from kasen.engine.aggregate.sliding import shared_panes as shared_windows
-from kasen.engine.aggregate.sliding.sharable import Member
-from kasen.engine.aggregate.sliding.shared_panes import SharedWindows
+from kasen.engine.aggregate.sliding.sharable import SharableSlidingAggregate
+from kasen.engine.aggregate.sliding.shared_panes import SharedPanes
 from kasen.errors import QueryError
 
 STREAM = """REGISTER STREAM s (ts BIGINT, k VARCHAR, j BIGINT, v BIGINT, w DECIMAL(10, 2))
@@ -93,7 +93,10 @@ def story(seed: int, operations: int) -> tuple[dict[str, list[pa.Table]], int]:
             p.execute(f"DROP QUERY {live.pop(random.randrange(len(live)))}")
         elif what == "restart":
             running.graph.renew()
-        shared += sum(isinstance(each, Member) and each.own is None for each in running.graph.operators)
+        shared += sum(
+            isinstance(each, SharableSlidingAggregate) and each.own is None
+            for each in running.graph.operators
+        )
     p.advance("s", clock + 500)
     read()
     return answers, shared
@@ -105,8 +108,8 @@ def test_together_as_alone_while_queries_come_and_go(seed: int, monkeypatch: pyt
     monkeypatch.setattr(shared_windows, "_LOOK", 3)
     together, shared = story(seed, 40)
     assert shared > 40
-    monkeypatch.setattr(SharedWindows, "welcome", lambda *_: None)
-    monkeypatch.setattr(SharedWindows, "offer", lambda *_: None)
+    monkeypatch.setattr(SharedPanes, "welcome", lambda *_: None)
+    monkeypatch.setattr(SharedPanes, "offer", lambda *_: None)
     alone, shared = story(seed, 40)
     assert not shared
     assert together == alone

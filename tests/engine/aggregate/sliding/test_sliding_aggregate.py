@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from kasen.engine.aggregate.sliding.sliding_aggregate import SlidingAggregate
-from kasen.engine.batch import Batch, Bound, empty
+from kasen.engine.batch import Batch, Frontier, empty
 from kasen.engine.text.dictionary import Dictionary
 from tests.engine.aggregate.group.model import INT, NUMBERS, TEXTS, Model, drawer, moved, spec
 from tests.engine.cuts import Change, all_cuts, batch, changes_of, netted
@@ -30,8 +30,10 @@ def random_stream(
     tuples: list[Change] = []
     ts = rng.randint(-20, 5)
     while ts < end:
-        for sub in range(rng.choice([1, 1, 2])):
-            tuples += [(ts, sub, rng.choice([1, 1, 1, 0, 2]), draw(rng)) for _ in range(rng.randint(1, most))]
+        for seq_tick in range(rng.choice([1, 1, 2])):
+            tuples += [
+                (ts, seq_tick, rng.choice([1, 1, 1, 0, 2]), draw(rng)) for _ in range(rng.randint(1, most))
+            ]
         ts += rng.choice([1, 1, 1, 2, 3, rng.randint(1, 25)])
     return tuples
 
@@ -83,7 +85,7 @@ def test_dense_panes_are_filled_by_blocks(keys: int) -> None:
     dictionary = Dictionary()
     codes = [dictionary.code(text) for text in rng.sample(TEXTS, len(TEXTS))]
     tuples = random_stream(rng, keys, keys == 1, codes, 12, most=30)
-    tuples = [(ts, sub, min(diff, 1) if ts % 3 else 1, row) for ts, sub, diff, row in tuples]
+    tuples = [(ts, seq_tick, min(diff, 1) if ts % 3 else 1, row) for ts, seq_tick, diff, row in tuples]
     bound_calls = moved(PLAIN, keys)
     found = all_cuts(
         lambda: SlidingAggregate(keys, bound_calls, 6, 3, dictionary), [batch(tuples, keys + 4)], 22, seed
@@ -103,17 +105,17 @@ COUNT_AND_MAX = moved((spec("count", -1), spec("max", INT)), 1)
 def test_a_window_is_reported_when_the_time_has_passed_its_end() -> None:
     operator = SlidingAggregate(1, COUNT_AND_MAX, 4, 2, Dictionary())
     assert operator.next_instant() is None
-    assert len(operator.process([plain([(0, 7, 5), (1, 7, 3)])], Bound(2))) == 0
-    assert operator.next_instant() == Bound(2)
-    assert operator.needs_input_since() == Bound(0)
-    answer = operator.process([plain([(3, 7, 1)])], Bound(4, 1))
+    assert len(operator.process([plain([(0, 7, 5), (1, 7, 3)])], Frontier(2))) == 0
+    assert operator.next_instant() == Frontier(2)
+    assert operator.needs_input_since() == Frontier(0)
+    answer = operator.process([plain([(3, 7, 1)])], Frontier(4, 1))
     assert changes_of(answer) == [
         (2, 0, 1, (7, 2, 5, 0)),
         (4, 0, -1, (7, 2, 5, 0)),
         (4, 0, 1, (7, 3, 5, 0)),
     ]
-    assert operator.next_instant() == Bound(6)
-    answer = operator.process([empty(2)], Bound(100))
+    assert operator.next_instant() == Frontier(6)
+    answer = operator.process([empty(2)], Frontier(100))
     assert changes_of(answer) == [
         (6, 0, -1, (7, 3, 5, 0)),
         (6, 0, 1, (7, 1, 1, 0)),
@@ -126,9 +128,9 @@ def test_a_window_is_reported_when_the_time_has_passed_its_end() -> None:
 def test_a_held_back_tuple_makes_its_window_report() -> None:
     calls = (spec("window_end", -1), spec("count", -1))
     operator = SlidingAggregate(0, calls, 4, 4, Dictionary())
-    operator.begin(Bound(1))
+    operator.begin(Frontier(1))
     rows = batch([(1, 0, 0, (0,)), (9, 0, 0, (0,))], 0)
-    assert changes_of(operator.process([rows], Bound(50))) == [
+    assert changes_of(operator.process([rows], Frontier(50))) == [
         (1, 0, 1, (0, 0, 0b01)),
         (4, 0, -1, (0, 0, 0b01)),
         (4, 0, 1, (4, 0, 0)),
@@ -139,10 +141,12 @@ def test_a_held_back_tuple_makes_its_window_report() -> None:
         (16, 0, -1, (12, 0, 0)),
         (16, 0, 1, (16, 0, 0)),
     ]
-    assert operator.needs_input_since() == Bound(9), "the bounds that it shows are still those of its window"
-    assert len(operator.process([batch([(51, 0, 0, (0,))], 0)], Bound(52))) == 0
-    assert operator.needs_input_since() == Bound(51)
-    assert operator.next_instant() == Bound(52)
+    assert operator.needs_input_since() == Frontier(9), (
+        "the bounds that it shows are still those of its window"
+    )
+    assert len(operator.process([batch([(51, 0, 0, (0,))], 0)], Frontier(52))) == 0
+    assert operator.needs_input_since() == Frontier(51)
+    assert operator.next_instant() == Frontier(52)
 
 
 def test_many_groups_over_many_panes() -> None:
@@ -156,7 +160,7 @@ def test_many_groups_over_many_panes() -> None:
     whole = Batch(ts, np.zeros(n, np.int64), np.ones(n, np.int64), data)
     boundary = 2940
     left: Counter[Row] = Counter()
-    for _, _, diff, row in changes_of(operator.process([whole], Bound(boundary, 1))):
+    for _, _, diff, row in changes_of(operator.process([whole], Frontier(boundary, 1))):
         left[row] += diff
     inside = (ts >= boundary - length) & (ts < boundary)
     counts = np.bincount(keys[inside], minlength=5000)

@@ -9,9 +9,9 @@ from functools import partial
 import numpy as np
 import pytest
 
-from kasen.engine.batch import END, Batch, Bound
+from kasen.engine.batch import END, Batch, Frontier
 from kasen.engine.join.multiway import mjoin, parallel_mjoin, rings
-from kasen.engine.join.multiway.mjoin import MJoin, Seen
+from kasen.engine.join.multiway.mjoin import JoinInput, MJoin
 from kasen.engine.join.multiway.parallel_mjoin import ParallelMJoin, Workers
 from kasen.engine.join.multiway.probe_order import KeyClass, find_keys, order
 from tests.engine.cuts import Change, all_cuts, batch, netted
@@ -38,7 +38,7 @@ def alive(changes: list[Change], kind: int, length: int, at: Instant) -> Counter
     if kind == rings.RANGE:
         return Counter(row for ts, _, _, row in past if ts + length >= at[0])
     if kind == rings.NOW:
-        return Counter(row for ts, sub, _, row in past if (ts, sub) == at)
+        return Counter(row for ts, seq_tick, _, row in past if (ts, seq_tick) == at)
     return Counter(row for *_, row in past)
 
 
@@ -59,7 +59,7 @@ def model(
 ) -> dict[Instant, Counter[Tuple]]:
     """The net change of the join at every instant below `end` at which anything can happen."""
     instants = {change[:2] for changes in inputs for change in changes}
-    instants |= {(ts, sub + 1) for ts, sub in instants} | {(ts, 0) for ts in range(end)}
+    instants |= {(ts, seq_tick + 1) for ts, seq_tick in instants} | {(ts, 0) for ts in range(end)}
     before: Counter[Tuple] = Counter()
     net: dict[Instant, Counter[Tuple]] = {}
     for at in sorted(instants):
@@ -112,7 +112,7 @@ def test_every_instant_is_as_if_recomputed(inputs: int, mode: int) -> None:
         windows = [WINDOWS[int(random.integers(len(WINDOWS)))] for _ in range(inputs)]
         changes = [arrivals(random, columns, kind, 14 if inputs == 2 else 9) for kind, _ in windows]
         classes = random_classes(random, inputs, columns)
-        seen = [Seen(columns, kind, length) for kind, length in windows]
+        seen = [JoinInput(columns, kind, length) for kind, length in windows]
         places = [(i, c) for i in range(inputs) for c in range(columns)]
         parts = [batch(each, columns) for each in changes]
         whole = all_cuts(lambda: MJoin(seen, classes, places, mode=mode), parts, end, seed)  # noqa: B023
@@ -138,7 +138,7 @@ def test_in_parallel_every_instant_is_as_if_recomputed(
         classes: list[KeyClass] = [dict.fromkeys(range(inputs), 0)]
         if random.random() < 0.5:
             classes.append({0: 1, inputs - 1: 1})
-        seen = [Seen(columns, kind, length) for kind, length in windows]
+        seen = [JoinInput(columns, kind, length) for kind, length in windows]
         places = [(i, c) for i in range(inputs) for c in range(columns)]
         parts = [batch(each, columns) for each in changes]
         whole = all_cuts(
@@ -170,7 +170,7 @@ def entered(net: dict[Instant, Counter[Tuple]]) -> dict[Instant, Counter[Tuple]]
 
 def test_a_netted_join_puts_out_nothing_that_leaves() -> None:
     rows = [(ts, 0, 1, (ts % 2, 0, 0)) for ts in range(20)]
-    join = MJoin([Seen(2, rings.ROWS, 2)] * 2, [{0: 0, 1: 0}], [(0, 0), (1, 1)], mode=mjoin.NETTED)
+    join = MJoin([JoinInput(2, rings.ROWS, 2)] * 2, [{0: 0, 1: 0}], [(0, 0), (1, 1)], mode=mjoin.NETTED)
     answer = join.process([batch(rows, 2), batch(rows, 2)], END)
     assert (answer.diff > 0).all()
 
@@ -183,7 +183,7 @@ def stream(arrivals_: list[tuple[int, int]], columns: int = 1) -> Batch:
 def test_the_order_hazard_of_document_a() -> None:
     """Windows of 1, arrivals a, 1, b, 2: (a,1), (b,1) and (b,2). A late look at the window loses (b,1)."""
     columns = [(0, 0), (1, 0)]
-    join = MJoin([Seen(1, rings.ROWS, 1)] * 2, [], columns, mode=mjoin.NETTED)
+    join = MJoin([JoinInput(1, rings.ROWS, 1)] * 2, [], columns, mode=mjoin.NETTED)
     letters, digits = stream([(1, 10), (3, 11)]), stream([(2, 1), (4, 2)])
     answer = join.process([letters, digits], END)
     assert answer.data[:2].T.tolist() == [[10, 1], [11, 1], [11, 2]]
@@ -192,14 +192,14 @@ def test_the_order_hazard_of_document_a() -> None:
 
 def test_simultaneous_arrivals_pair_exactly_once() -> None:
     for kind, length in WINDOWS[:-1]:
-        join = MJoin([Seen(1, kind, length)] * 2, [{0: 0, 1: 0}], [(0, 0), (1, 0)])
-        answer = join.process([stream([(1, 7)]), stream([(1, 7)])], Bound(1, 1))
+        join = MJoin([JoinInput(1, kind, length)] * 2, [{0: 0, 1: 0}], [(0, 0), (1, 0)])
+        answer = join.process([stream([(1, 7)]), stream([(1, 7)])], Frontier(1, 1))
         assert answer.data[:2].T.tolist() == [[7, 7]], kind
 
 
 @STRESS
 def test_millions_of_arrivals_match_in_order(sizes: tuple[int, int], keys: int, count: int) -> None:
-    seen = [Seen(2, rings.ROWS, size) for size in sizes]
+    seen = [JoinInput(2, rings.ROWS, size) for size in sizes]
     join = MJoin(seen, [{0: 0, 1: 0}], [(0, 1), (1, 1)], mode=mjoin.NETTED)
     assert_matches_in_order(join, sizes, keys, count, newest_first=True)
 
@@ -213,7 +213,7 @@ def test_rows_are_probed_where_a_key_leads_first() -> None:
 
 def test_the_probe_order_follows_what_is_found() -> None:
     """Input 1 always matches, input 2 never: rows of input 0 soon ask input 2 first; then it turns round."""
-    join = MJoin([Seen(1, rings.ROWS, 4)] * 3, [{0: 0, 1: 0, 2: 0}], [(0, 0)], mode=mjoin.NETTED)
+    join = MJoin([JoinInput(1, rings.ROWS, 4)] * 3, [{0: 0, 1: 0, 2: 0}], [(0, 0)], mode=mjoin.NETTED)
     assert join.orders[0] == [1, 2]
     n = 5000
     ts = np.arange(n)
@@ -228,7 +228,7 @@ def test_the_probe_order_follows_what_is_found() -> None:
 
 
 def test_what_the_state_depends_on_is_the_oldest_row() -> None:
-    join = MJoin([Seen(1, rings.ROWS, 2), Seen(1, rings.RANGE, 5)], [], [(0, 0)])
+    join = MJoin([JoinInput(1, rings.ROWS, 2), JoinInput(1, rings.RANGE, 5)], [], [(0, 0)])
     assert join.needs_input_since() is None
-    join.process([stream([(1, 1), (2, 1), (3, 1)]), stream([(3, 1)])], Bound(4))
+    join.process([stream([(1, 1), (2, 1), (3, 1)]), stream([(3, 1)])], Frontier(4))
     assert join.needs_input_since() == (2, 0)

@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from kasen.engine.batch import Batch, Bound, empty
+from kasen.engine.batch import Batch, Frontier, empty
 from kasen.engine.join.multiway import rings
-from kasen.engine.join.multiway.mjoin import Seen
+from kasen.engine.join.multiway.mjoin import JoinInput
 from kasen.engine.join.pair.counted_join import CountedPairJoin
 from kasen.engine.join.pair.pair_join import PairJoin
 
@@ -36,14 +36,14 @@ def stream(random: np.random.Generator, count: int, times: int, keys: int) -> Ba
 
 
 def in_order(batch: Batch) -> Batch:
-    return batch.take(np.lexsort((batch.sub, batch.ts)))
+    return batch.take(np.lexsort((batch.seq_tick, batch.ts)))
 
 
 def part(batch: Batch, chosen: npt.NDArray[np.bool_], ordinals: I64) -> Batch:
     """Some tuples, with their ordinals in front; NULL bits move up."""
     taken = batch.where(chosen)
     data = np.vstack([ordinals[chosen], taken.data[:-1], taken.data[-1:] << 1])
-    return Batch(taken.ts, taken.sub, taken.diff, np.ascontiguousarray(data))
+    return Batch(taken.ts, taken.seq_tick, taken.diff, np.ascontiguousarray(data))
 
 
 def between(batch: Batch, begin: int, end: int) -> Batch:
@@ -53,7 +53,7 @@ def between(batch: Batch, begin: int, end: int) -> Batch:
 def entered(answers: list[Batch]) -> Counter[tuple[int, ...]]:
     found: Counter[tuple[int, ...]] = Counter()
     for each in answers:
-        rows = np.vstack([each.ts, each.sub, each.data]).T.tolist()
+        rows = np.vstack([each.ts, each.seq_tick, each.data]).T.tolist()
         for row, diff in zip(rows, each.diff.tolist(), strict=True):
             found[tuple(row)] += diff
     return found
@@ -64,7 +64,7 @@ def on_shards(
 ) -> list[Batch]:
     counted = [kind == rings.ROWS for kind, _ in windows]
     seen = [
-        Seen(3, rings.COUNTED, length) if counts else Seen(2, kind, length)
+        JoinInput(3, rings.COUNTED, length) if counts else JoinInput(2, kind, length)
         for counts, (kind, length) in zip(counted, windows, strict=True)
     ]
     columns = [(side, column + counted[side]) for side, column in COLUMNS]
@@ -83,7 +83,7 @@ def on_shards(
         join = make()
         for begin, end in itertools.pairwise([-1, *frontiers]):
             given = [between(batch, begin, end) for batch in (*parts, *every)]
-            answers.append(join.process(given, Bound(end)))
+            answers.append(join.process(given, Frontier(end)))
             if restart:
                 saved, join = join.snapshot(), make()
                 join.restore(saved)
@@ -94,8 +94,8 @@ def check(seed: int, windows: list[Window], sizes: tuple[int, int, int], *, rest
     count, times, keys = sizes
     random = np.random.default_rng([seed, *sizes])
     streams = [in_order(stream(random, count, times, keys)) for _ in (0, 1)]
-    whole = PairJoin([Seen(2, *window) for window in windows], [{0: 0, 1: 0}], COLUMNS)
-    expected = entered([whole.process(streams, Bound(times))])
+    whole = PairJoin([JoinInput(2, *window) for window in windows], [{0: 0, 1: 0}], COLUMNS)
+    expected = entered([whole.process(streams, Frontier(times))])
     for shards in (1, 2, 3):
         cuts = sorted({*random.integers(1, times, 6).tolist(), times})
         found = entered(on_shards(streams, windows, shards, cuts, restart=restart))
@@ -121,8 +121,8 @@ def test_long_calls_in_pieces_on_two_cores() -> None:
     random = np.random.default_rng(5)
     windows = [(rings.ROWS, 2000), (rings.RANGE, 1 << 30)]
     streams = [in_order(stream(random, 100_000, 1 << 40, 30_000)) for _ in (0, 1)]
-    whole = PairJoin([Seen(2, *window) for window in windows], [{0: 0, 1: 0}], COLUMNS)
-    expected = entered([whole.process(streams, Bound(1 << 40))])
+    whole = PairJoin([JoinInput(2, *window) for window in windows], [{0: 0, 1: 0}], COLUMNS)
+    expected = entered([whole.process(streams, Frontier(1 << 40))])
     assert len(expected) > 1000
     assert entered(on_shards(streams, windows, 2, [1 << 40], restart=False)) == expected
 
@@ -130,10 +130,10 @@ def test_long_calls_in_pieces_on_two_cores() -> None:
 def test_a_tuple_that_others_of_its_instant_push_out_meets_nobody() -> None:
     """ROWS 1: of the tuples 1 and 2, of one instant, the shard has 1, which is out when 2 is there."""
     join = CountedPairJoin(
-        [Seen(2, rings.COUNTED, 1), Seen(1, rings.UNBOUNDED)], [{0: 1, 1: 0}], [(0, 1), (1, 0)]
+        [JoinInput(2, rings.COUNTED, 1), JoinInput(1, rings.UNBOUNDED)], [{0: 1, 1: 0}], [(0, 1), (1, 0)]
     )
     there = Batch(np.array([0]), np.array([0]), np.array([1]), np.array([[7], [0]]))
-    assert not len(join.process((empty(2), there, empty(0)), Bound(1)))
+    assert not len(join.process((empty(2), there, empty(0)), Frontier(1)))
     one = Batch(np.array([5]), np.array([0]), np.array([1]), np.array([[1], [7], [0]]))
     every = Batch(np.array([5, 5]), np.array([0, 0]), np.array([1, 1]), np.zeros((1, 2), np.int64))
-    assert not len(join.process((one, empty(1), every), Bound(6)))
+    assert not len(join.process((one, empty(1), every), Frontier(6)))

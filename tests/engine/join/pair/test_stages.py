@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from kasen.engine import parallel as two_cores
-from kasen.engine.batch import Batch, Bound
+from kasen.engine import parallel
+from kasen.engine.batch import Batch, Frontier
 from kasen.engine.join.multiway import rings
-from kasen.engine.join.multiway.mjoin import Seen
+from kasen.engine.join.multiway.mjoin import JoinInput
 from kasen.engine.join.multiway.probe_order import KeyClass
 from kasen.engine.join.pair import pair_join
 from kasen.engine.join.pair import stages as pair_stages
@@ -32,7 +32,7 @@ def there_first(there: Task, here: Task) -> tuple[object, object]:
     return there(), here()
 
 
-ORDERS = {"at once": two_cores.both, "here first": here_first, "there first": there_first}
+ORDERS = {"at once": parallel.both, "here first": here_first, "there first": there_first}
 
 BY_KEY: list[KeyClass] = [{0: 0, 1: 0}]
 BY_BOTH: list[KeyClass] = [{0: 0, 1: 0}, {0: 1, 1: 1}]
@@ -87,14 +87,14 @@ def run(case: str, monkeypatch: pytest.MonkeyPatch, order: str | None) -> list[I
     left, right, keys, classes, how = CASES[case]
     # In short pieces rows of long windows move in place, to where the last piece's may still be read.
     monkeypatch.setattr(pair_join, "_PIECE", 300 if case == "rows far longer than a piece" else 5000)
-    monkeypatch.setattr(two_cores, "worth", lambda _: order is not None)
+    monkeypatch.setattr(parallel, "worth", lambda _: order is not None)
     if order is not None:
         monkeypatch.setattr(pair_stages, "both", ORDERS[order])
-    join = PairJoin([Seen(2, *left), Seen(2, *right)], classes, [(0, 0), (0, 1), (1, 0), (1, 1)])
+    join = PairJoin([JoinInput(2, *left), JoinInput(2, *right)], classes, [(0, 0), (0, 1), (1, 0), (1, 1)])
     found: list[I64] = []
     for each in calls(how, keys):
-        answer = join.process(each, Bound(int(max(part.ts[-1] for part in each)) + 1))
-        found += [answer.ts, answer.sub, answer.diff, *answer.data, *join.snapshot().values()]
+        answer = join.process(each, Frontier(int(max(part.ts[-1] for part in each)) + 1))
+        found += [answer.ts, answer.seq_tick, answer.diff, *answer.data, *join.snapshot().values()]
     return found
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from kasen.engine.batch import Batch, Bound
+from kasen.engine.batch import Batch, Frontier
 from kasen.engine.operator import Operator
 
 I64 = npt.NDArray[np.int64]
@@ -68,7 +68,7 @@ def assert_matches_in_order(
     begin = 0
     while begin < count:
         end = min(count, begin + int(random.choice([1, 7, 1000, 40_000])))
-        answer = join.process(sides(side, key, begin, end), Bound(end))
+        answer = join.process(sides(side, key, begin, end), Frontier(end))
         found.append(np.vstack([answer.ts, answer.data[:2]]))
         begin = end
     assert np.array_equal(np.concatenate(found, axis=1).T, np.array(expected).reshape(-1, 3))

@@ -135,7 +135,9 @@ def test_a_full_join_is_the_pairs_and_the_padded_rest_of_both_sides(conditional:
 
         def swapped(batch: Batch) -> npt.NDArray[np.bool_]:
             nulls = (batch.nulls >> 2) | ((batch.nulls & 3) << 2)
-            return less(Batch(batch.ts, batch.sub, batch.diff, np.vstack([batch.data[[2, 3, 0, 1]], nulls])))
+            return less(
+                Batch(batch.ts, batch.seq_tick, batch.diff, np.vstack([batch.data[[2, 3, 0, 1]], nulls]))
+            )
 
         def full(bags: list[Bag]) -> Bag:
             pairs = +joined((0,), (0,), is_less if conditional else None)(bags)

@@ -144,7 +144,7 @@ def test_compiling_counts_nothing() -> None:
 
 
 def held(batch: Batch) -> list[list[int]]:
-    return np.vstack([batch.ts, batch.sub, batch.diff, batch.data]).T.tolist()
+    return np.vstack([batch.ts, batch.seq_tick, batch.diff, batch.data]).T.tolist()
 
 
 @pytest.mark.parametrize("seed", range(40))

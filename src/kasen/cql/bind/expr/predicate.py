@@ -35,7 +35,7 @@ def bind_where(node: exp.Expr | None, scope: Scope, queries: QueryBinder) -> Exp
         return None
     parts: list[Expr] = []
     for part in _conjuncts(node.this):
-        bound = _Part(part, scope, queries).bind()
+        bound = _Conjunct(part, scope, queries).bind()
         parts.extend(bound.args if isinstance(bound, Call) and bound.op == "and" else (bound,))
     return conjunction(tuple(parts))
 
@@ -55,7 +55,7 @@ def _conjuncts(node: exp.Expr) -> list[exp.Expr]:
     return parts
 
 
-class _Part:
+class _Conjunct:
     """One part of the conjunction."""
 
     def __init__(self, node: exp.Expr, scope: Scope, queries: QueryBinder) -> None:

@@ -6,10 +6,17 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from kasen.engine.aggregate.accumulators import FIRST_SPAN, AggregateSpec, Layout, Leaving, Span, longer
+from kasen.engine.aggregate.accumulators import (
+    FIRST_SPAN,
+    AggregateSpec,
+    DepartureOrder,
+    RecordLayout,
+    WordSpan,
+    longer,
+)
 from kasen.engine.aggregate.group.kernels import aggregate as kernel
 from kasen.engine.aggregate.kernels import accumulate, blocks, candidates
-from kasen.engine.batch import BEGIN, I64, Batch, Bound, are_ones, concat, empty
+from kasen.engine.batch import BEGIN, I64, Batch, Frontier, are_ones, concat, empty
 from kasen.engine.kernels import counted, groups, ordered
 from kasen.engine.kernels.exact_round import SCRATCH
 from kasen.engine.operator import State
@@ -17,7 +24,7 @@ from kasen.engine.record_table import RecordTable
 from kasen.engine.row_buffer import RowBuffer
 from kasen.engine.text.dictionary import Dictionary
 
-__all__ = ["Aggregate", "AggregateSpec", "Leaving"]
+__all__ = ["Aggregate", "AggregateSpec", "DepartureOrder"]
 
 
 class Aggregate:
@@ -33,14 +40,14 @@ class Aggregate:
         keys: int,
         calls: tuple[AggregateSpec, ...],
         dictionary: Dictionary,
-        leaving: Leaving = Leaving.ANY,
+        leaving: DepartureOrder = DepartureOrder.ANY,
     ) -> None:
         self._keys = keys
         self._calls = calls
         self._dictionary = dictionary
         self._leaving = leaving
-        self._begins: Bound | None = None
-        self._layout = Layout(keys, calls, leaving, Span(*FIRST_SPAN))
+        self._begins: Frontier | None = None
+        self._layout = RecordLayout(keys, calls, leaving, WordSpan(*FIRST_SPAN))
         layout = self._layout
         self._groups = RecordTable(keys, layout.width, lone=not keys)
         self._pool: I64 = np.zeros((1, ordered.NODE), np.int64)
@@ -56,12 +63,12 @@ class Aggregate:
         self._no_labels: I64 = np.zeros(0, np.int64)
         self._configure()
 
-    def begin(self, at: Bound) -> None:
+    def begin(self, at: Frontier) -> None:
         """Called once, before the first `process` that goes beyond `at`: the pipeline's first instant."""
         if not self._keys and not self._groups.records[self._layout.width + groups.REPORTED]:
             self._begins = at
 
-    def process(self, inputs: Sequence[Batch], upto: Bound) -> Batch:
+    def process(self, inputs: Sequence[Batch], upto: Frontier) -> Batch:
         batch = inputs[0]
         if self._begins is not None and self._begins < upto:
             batch = concat([self._nothing(self._begins, batch.columns), batch], batch.columns)
@@ -83,10 +90,10 @@ class Aggregate:
     def contents(self) -> I64:
         return self._groups.reported(len(self._calls))
 
-    def next_instant(self) -> Bound | None:
+    def next_instant(self) -> Frontier | None:
         return self._begins
 
-    def needs_input_since(self) -> Bound | None:
+    def needs_input_since(self) -> Frontier | None:
         if self._keys:
             return BEGIN if len(self._groups) else None
         return BEGIN if self._groups.records[self._layout.width + groups.ROWS] else None
@@ -106,13 +113,13 @@ class Aggregate:
     def restore(self, state: State) -> None:
         arrays = {name: array.astype(np.int64) for name, array in state.items()}
         low, high = arrays["span"].tolist()
-        self._layout = Layout(self._keys, self._calls, self._leaving, Span(low, high))
+        self._layout = RecordLayout(self._keys, self._calls, self._leaving, WordSpan(low, high))
         self._groups.replace(arrays["records"], self._layout.width)
         self._pool = arrays["pool"]
         self._queues = arrays["queues"]
         self._pairs = arrays["pairs"]
         self._control[kernel.CLOCK] = arrays["clock"][0]
-        self._begins = Bound(*arrays["begins"].tolist()) if len(arrays["begins"]) else None
+        self._begins = Frontier(*arrays["begins"].tolist()) if len(arrays["begins"]) else None
         self._configure()
 
     def by_itself(self) -> Aggregate:
@@ -126,7 +133,7 @@ class Aggregate:
         """
         del at
         old = other._layout
-        new = Layout(self._keys, self._calls, self._leaving, old.span)
+        new = RecordLayout(self._keys, self._calls, self._leaving, old.span)
         records = other._groups.used().reshape(-1, old.width)
         moved = np.zeros((len(records), new.width), np.int64)
         moved[:, : new.begin] = old.regrouped(records, self._keys, new, places)
@@ -152,7 +159,7 @@ class Aggregate:
         self._control[kernel.DISTINCTS] = self._layout.count(accumulate.DISTINCT)
         self._control[kernel.SUMS] = self._layout.count(*accumulate.SETTLED)
 
-    def _nothing(self, at: Bound, columns: int) -> Batch:
+    def _nothing(self, at: Frontier, columns: int) -> Batch:
         """A change that changes nothing, so that the one group is looked at."""
         one = np.zeros((4, 1), np.int64)
         one[0], one[1] = at
@@ -162,7 +169,7 @@ class Aggregate:
         return int(
             kernel.aggregate(
                 batch.ts,
-                batch.sub,
+                batch.seq_tick,
                 batch.diff,
                 batch.data,
                 self._layout.parts,
@@ -188,8 +195,8 @@ class Aggregate:
             self._out.make_room(int(control[kernel.PUT_OUT]), 2 * int(control[kernel.TOUCHED]))
             control[kernel.PUT_OUT] = 0
         elif why == kernel.WANTS_SPAN:
-            need = Span(int(control[kernel.NEED_LOW]), int(control[kernel.NEED_HIGH]))
-            wider = Layout(self._keys, self._calls, self._leaving, self._layout.span | need)
+            need = WordSpan(int(control[kernel.NEED_LOW]), int(control[kernel.NEED_HIGH]))
+            wider = RecordLayout(self._keys, self._calls, self._leaving, self._layout.span | need)
             self._groups.replace(self._layout.moved(self._groups.records, wider), wider.width)
             self._layout = wider
             self._configure()

@@ -23,10 +23,10 @@ _BLOCK = 256
 
 @compiled(f"void({V}, int64, int64, int64, int64, {V}, int64, int64)")
 def _put_front(
-    buffer: Any, at: Any, ts: Any, sub: Any, diff: Any, records: Any, base: Any, keys: Any
+    buffer: Any, at: Any, ts: Any, seq_tick: Any, diff: Any, records: Any, base: Any, keys: Any
 ) -> None:
     buffer[at] = ts
-    buffer[at + 1] = sub
+    buffer[at + 1] = seq_tick
     buffer[at + 2] = diff
     for k in range(keys):
         buffer[at + FRONT + k] = records[base + KEY + k]
@@ -37,7 +37,7 @@ def report(
     buffer: Any,
     rows: Any,  # in the buffer already
     ts: Any,
-    sub: Any,
+    seq_tick: Any,
     outs: Any,
     records: Any,
     base: Any,  # where the group's record begins
@@ -66,13 +66,13 @@ def report(
             changed |= value != records[last + call]
         if not changed and nulls == records[base + NULLS]:
             return rows
-        _put_front(buffer, new, ts, sub, 1, records, base, keys)
+        _put_front(buffer, new, ts, seq_tick, 1, records, base, keys)
         buffer[values + calls] = nulls << keys | records[base + KEY_NULLS]
         rows += 1
     elif not reported:
         return rows
     if reported:
-        _put_front(buffer, old, ts, sub, -1, records, base, keys)
+        _put_front(buffer, old, ts, seq_tick, -1, records, base, keys)
         for call in range(calls):
             buffer[old + FRONT + keys + call] = records[last + call]
         buffer[old + FRONT + keys + calls] = records[base + NULLS] << keys | records[base + KEY_NULLS]
@@ -87,7 +87,7 @@ def report(
 
 
 @compiled(f"void({V}, int64, {V}, {V}, {V}, {M}, int64)", inline=False)
-def to_columns(buffer: Any, rows: Any, ts: Any, sub: Any, diff: Any, data: Any, first: Any) -> None:
+def to_columns(buffer: Any, rows: Any, ts: Any, seq_tick: Any, diff: Any, data: Any, first: Any) -> None:
     """Writes the buffer's rows as columns, from position `first` on."""
     words = len(data)
     size = words + FRONT
@@ -95,7 +95,7 @@ def to_columns(buffer: Any, rows: Any, ts: Any, sub: Any, diff: Any, data: Any, 
         end = min(begin + _BLOCK, rows)
         for row in range(begin, end):
             ts[first + row] = buffer[row * size]
-            sub[first + row] = buffer[row * size + 1]
+            seq_tick[first + row] = buffer[row * size + 1]
             diff[first + row] = buffer[row * size + 2]
         for word in range(words):
             for row in range(begin, end):

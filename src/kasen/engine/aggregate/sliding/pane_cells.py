@@ -10,7 +10,7 @@ from kasen.engine.aggregate.accumulators import AggregateSpec
 from kasen.engine.aggregate.kernels import accumulate
 from kasen.engine.aggregate.sliding.kernels import panes
 from kasen.engine.aggregate.sliding.kernels import shared_panes as kernel
-from kasen.engine.aggregate.sliding.pane_reduction import Wanted
+from kasen.engine.aggregate.sliding.pane_reduction import PaneRequirements
 from kasen.engine.aggregate.sliding.sliding_aggregate import SlidingAggregate
 from kasen.engine.batch import I64, Batch, zeros
 
@@ -19,7 +19,7 @@ MOST_SUM = 2**46
 
 
 @dataclass(frozen=True, slots=True)
-class Cells:
+class PaneCells:
     """A column a group and pane: the pane's end, the words, and the group's key as a batch has it."""
 
     ends: I64
@@ -38,7 +38,7 @@ def as_calls(calls: tuple[AggregateSpec, ...]) -> I64:
     return found
 
 
-def read_cells(own: SlidingAggregate) -> Cells | None:
+def read_cells(own: SlidingAggregate) -> PaneCells | None:
     """What the panes of an aggregate hold; None if there were NULLs, or sums are too great."""
     entries, keys = own.held()
     rows = entries[:, panes.ENTRY_ROWS]
@@ -58,10 +58,10 @@ def read_cells(own: SlidingAggregate) -> Cells | None:
             known = entries[:, at] == 1
         if not known.all():
             return None
-    return Cells(entries[:, panes.END].copy(), words, keys)
+    return PaneCells(entries[:, panes.END].copy(), words, keys)
 
 
-def as_rows(ts: I64, keys: I64, words: I64, wanted: Wanted, columns: int) -> Batch:
+def as_rows(ts: I64, keys: I64, words: I64, wanted: PaneRequirements, columns: int) -> Batch:
     """Rows that mean to an aggregate what the words say: a group's copies, some with a sum of one more."""
     rows, extreme, total = words[kernel.ROWS], words[kernel.EXTREME], words[kernel.SUM]
     low = total // rows
@@ -84,7 +84,7 @@ def as_rows(ts: I64, keys: I64, words: I64, wanted: Wanted, columns: int) -> Bat
     return Batch(both[order], zeros(len(order)).copy(), diff[order], np.ascontiguousarray(data[:, order]))
 
 
-def takes(batch: Batch, wanted: Wanted) -> bool:
+def takes(batch: Batch, wanted: PaneRequirements) -> bool:
     """Whether panes can hold these rows: no NULL is counted, and sums stay far from their limit."""
     if batch.has_nulls() and bool((batch.nulls >> wanted.keys).any()):
         return False

@@ -28,7 +28,7 @@ _MOST_GROUPS = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class PaneRequirements:
     """What a reduction must keep: the column of an extreme and which one, and the column of a sum."""
 
     keys: int
@@ -37,7 +37,7 @@ class Wanted:
     total: int = -1
 
 
-def wanted(keys: int, calls: Sequence[AggregateSpec]) -> Wanted | None:
+def wanted(keys: int, calls: Sequence[AggregateSpec]) -> PaneRequirements | None:
     """What these calls need of a pane's rows; None if that cannot be kept in a row a group."""
     extremes: set[tuple[int, int]] = set()
     totals: set[int] = set()
@@ -56,7 +56,7 @@ def wanted(keys: int, calls: Sequence[AggregateSpec]) -> Wanted | None:
     total = next(iter(totals), -1)
     both_in_one = extreme >= 0 and extreme == total
     is_key = -1 < extreme < keys or -1 < total < keys
-    return None if both_in_one or is_key else Wanted(keys, extreme, sign, total)
+    return None if both_in_one or is_key else PaneRequirements(keys, extreme, sign, total)
 
 
 class PaneReduction:
@@ -65,7 +65,7 @@ class PaneReduction:
     A batch is reduced when the first of them asks.
     """
 
-    def __init__(self, wanted: Wanted, pane: int) -> None:
+    def __init__(self, wanted: PaneRequirements, pane: int) -> None:
         self.wanted = wanted
         self.pane = pane
         self._members = 0

@@ -6,30 +6,30 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import cast
 
 from kasen.engine.aggregate.accumulators import AggregateSpec
-from kasen.engine.aggregate.sliding.shared_panes import SharedWindows
+from kasen.engine.aggregate.sliding.shared_panes import SharedPanes
 from kasen.engine.aggregate.sliding.sliding_aggregate import SlidingAggregate
-from kasen.engine.batch import I64, Batch, Bound
+from kasen.engine.batch import I64, Batch, Frontier
 from kasen.engine.operator import State, words_of
 
 
-class Member:
+class SharableSlidingAggregate:
     """A sliding aggregate that may share its panes. `own` does the work while it does not."""
 
     def __init__(self, make: Callable[[], SlidingAggregate], length: int, slide: int) -> None:
         self.make = make
         self.length = length
         self.slide = slide
-        self.windows: SharedWindows | None = None
+        self.windows: SharedPanes | None = None
         self.own: SlidingAggregate | None = make()
         self.calls: tuple[AggregateSpec, ...] = self.own.calls
         #: Set once it is part of a running graph, outside loops.
         self.may_share = False
 
-    def begin(self, at: Bound) -> None:
+    def begin(self, at: Frontier) -> None:
         if self.own is not None:
             self.own.begin(at)
 
-    def process(self, inputs: Sequence[Batch], upto: Bound) -> Batch:
+    def process(self, inputs: Sequence[Batch], upto: Frontier) -> Batch:
         if self._shared is not None:
             taken = self._shared.take(self, inputs[0], upto)
             if taken is not None:
@@ -53,14 +53,14 @@ class Member:
             self.windows.leave(self, for_good=True)
 
     @property
-    def _shared(self) -> SharedWindows | None:
+    def _shared(self) -> SharedPanes | None:
         """Where its panes are, if it shares them."""
         return self.windows if self.own is None else None
 
     @property
     def _alone(self) -> SlidingAggregate:
         """As it would be by itself."""
-        return self.own if self.own is not None else cast("SharedWindows", self.windows).export(self)
+        return self.own if self.own is not None else cast("SharedPanes", self.windows).export(self)
 
     @property
     def groups(self) -> int:
@@ -69,20 +69,20 @@ class Member:
     def contents(self) -> I64:
         return self._alone.contents() if self._shared is None else self._shared.contents(self)
 
-    def next_instant(self) -> Bound | None:
+    def next_instant(self) -> Frontier | None:
         return self._alone.next_instant() if self._shared is None else self._shared.next_instant(self)
 
-    def last_instant(self) -> Bound | None:
+    def last_instant(self) -> Frontier | None:
         if self._shared is None:
             return self._alone.last_instant()
         reach = self._shared.reach(self)
-        return None if reach is None else Bound(((reach[1] + self.length) // self.slide + 1) * self.slide)
+        return None if reach is None else Frontier(((reach[1] + self.length) // self.slide + 1) * self.slide)
 
-    def needs_input_since(self) -> Bound | None:
+    def needs_input_since(self) -> Frontier | None:
         if self._shared is None:
             return self._alone.needs_input_since()
         reach = self._shared.reach(self)
-        return None if reach is None else Bound(reach[0])
+        return None if reach is None else Frontier(reach[0])
 
     def held_words(self) -> Iterable[I64]:
         """What is shared holds more than a snapshot: groups that are in no window keep their place."""

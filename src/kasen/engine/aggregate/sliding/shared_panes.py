@@ -18,17 +18,24 @@ import numpy as np
 
 from kasen.engine.aggregate.sliding.kernels import panes
 from kasen.engine.aggregate.sliding.kernels import shared_panes as kernel
-from kasen.engine.aggregate.sliding.pane_cells import MOST_SUM, Cells, as_calls, as_rows, read_cells, takes
-from kasen.engine.aggregate.sliding.pane_reduction import PaneReduction, Wanted
+from kasen.engine.aggregate.sliding.pane_cells import (
+    MOST_SUM,
+    PaneCells,
+    as_calls,
+    as_rows,
+    read_cells,
+    takes,
+)
+from kasen.engine.aggregate.sliding.pane_reduction import PaneReduction, PaneRequirements
 from kasen.engine.aggregate.sliding.sliding_aggregate import SlidingAggregate
-from kasen.engine.batch import I64, Batch, Bound, concat, ones, zeros
+from kasen.engine.batch import I64, Batch, Frontier, concat, ones, zeros
 from kasen.engine.kernels import groups
 from kasen.engine.kernels.exact_round import SCRATCH
 from kasen.engine.record_table import RecordTable
 from kasen.engine.stream.value_order import ValueOrder
 
 if TYPE_CHECKING:
-    from kasen.engine.aggregate.sliding.sharable import Member
+    from kasen.engine.aggregate.sliding.sharable import SharableSlidingAggregate
 
 #: Windows of more panes than this a member are not shared, nor of more than this in all.
 _PANES_A_MEMBER, _MOST_PANES = 64, 1 << 13
@@ -40,25 +47,25 @@ _PAUSE = 64
 _ANSWERS = 1 << 20
 
 
-class SharedWindows:
+class SharedPanes:
     """The panes of one input, and the members whose windows are made of them."""
 
-    def __init__(self, wanted: Wanted, pane: int, columns: int, order: ValueOrder) -> None:
+    def __init__(self, wanted: PaneRequirements, pane: int, columns: int, order: ValueOrder) -> None:
         """`columns` of the input; `order` is that of keys."""
         self.reduction = PaneReduction(wanted, pane)
         self._wanted = wanted
         self._pane = pane
         self._columns = columns
         self._key_order = order
-        self._everybody: list[Member] = []
-        self._members: list[Member] = []
-        self._offers: list[Member] = []
-        self._upto: Bound | None = None
-        self._offered_at: Bound | None = None
+        self._everybody: list[SharableSlidingAggregate] = []
+        self._members: list[SharableSlidingAggregate] = []
+        self._offers: list[SharableSlidingAggregate] = []
+        self._upto: Frontier | None = None
+        self._offered_at: Frontier | None = None
         self._pause = 0
         self._runs = 0
         self._scratch = np.zeros(SCRATCH, np.uint64)
-        self._outlets: dict[Member, list[Batch]] = {}
+        self._outlets: dict[SharableSlidingAggregate, list[Batch]] = {}
         self._clear()
 
     def _clear(self) -> None:
@@ -78,7 +85,7 @@ class SharedWindows:
 
     # ------------------------------------------------------------ who shares
 
-    def add(self, member: Member) -> None:
+    def add(self, member: SharableSlidingAggregate) -> None:
         """One more that may share."""
         self._everybody.append(member)
         self.reduction.join()
@@ -86,7 +93,7 @@ class SharedWindows:
         assert member.own is not None
         member.own.reduction = self.reduction
 
-    def leave(self, member: Member, *, for_good: bool = False) -> None:
+    def leave(self, member: SharableSlidingAggregate, *, for_good: bool = False) -> None:
         """It goes on by itself, or goes altogether."""
         if member.own is None:
             if not for_good:
@@ -107,11 +114,11 @@ class SharedWindows:
         return not self._everybody
 
     @property
-    def members(self) -> list[Member]:
+    def members(self) -> list[SharableSlidingAggregate]:
         """Those that share."""
         return self._members
 
-    def welcome(self, member: Member, at: Bound) -> None:
+    def welcome(self, member: SharableSlidingAggregate, at: Frontier) -> None:
         """A member that has seen nothing begins: the open pane is cut there, and it sees those after it."""
         if member.own is None or self._pause:
             return
@@ -125,7 +132,7 @@ class SharedWindows:
                 self._control[kernel.NEWEST] += 1
             self._join(member, int(self._control[kernel.NEWEST]), int(self._control[kernel.NEWEST]))
 
-    def offer(self, member: Member, batch: Batch, upto: Bound) -> None:
+    def offer(self, member: SharableSlidingAggregate, batch: Batch, upto: Frontier) -> None:
         """One that is by itself has gone up to `upto`. When all of those have, it is seen who can share."""
         if self._offered_at != upto:
             self._offered_at = upto
@@ -146,7 +153,7 @@ class SharedWindows:
     def _is_worth(self, members: int, length: int) -> bool:
         return length // self._pane <= min(_PANES_A_MEMBER * members, _MOST_PANES)
 
-    def _gather(self, alone: Sequence[Member], upto: Bound) -> None:
+    def _gather(self, alone: Sequence[SharableSlidingAggregate], upto: Frontier) -> None:
         """Those whose panes are what they would see here share from now on."""
         both = (*alone, *self._members)
         if not alone or not self._is_worth(max(2, len(both)), max(each.length for each in both)):
@@ -160,7 +167,7 @@ class SharedWindows:
             else:
                 self._admit(member, cells, upto)
 
-    def _found(self, member: Member, cells: Cells, upto: Bound) -> None:
+    def _found(self, member: SharableSlidingAggregate, cells: PaneCells, upto: Frontier) -> None:
         """The first member's panes are the panes."""
         self._clear()
         self._upto = upto
@@ -184,7 +191,7 @@ class SharedWindows:
                 self._cells[at * kernel.WORDS + word, slots] = cells.words[word]
         self._take_over(member, 1, upto)
 
-    def _admit(self, member: Member, cells: Cells, upto: Bound) -> None:
+    def _admit(self, member: SharableSlidingAggregate, cells: PaneCells, upto: Frontier) -> None:
         """Joins if each of its panes is some of those here, and holds the same."""
         newest = int(self._control[kernel.NEWEST] + self._control[kernel.OPEN])
         if not len(cells.ends):
@@ -217,7 +224,7 @@ class SharedWindows:
         if all(np.array_equal(here[word].reduceat(held[word], starts), wanted[word]) for word in words):
             self._take_over(member, seen[0], upto)
 
-    def _take_over(self, member: Member, low: int, upto: Bound) -> None:
+    def _take_over(self, member: SharableSlidingAggregate, low: int, upto: Frontier) -> None:
         """A member joins that has reported up to the last boundary; it sees the panes from `low` on."""
         own = _own(member)
         contents = own.contents()
@@ -233,7 +240,7 @@ class SharedWindows:
         self._last[first, slots] = 1
         self._last[first + 1 :, slots] = contents[self._wanted.keys : -1]
 
-    def _join(self, member: Member, low: int, high: int) -> None:
+    def _join(self, member: SharableSlidingAggregate, low: int, high: int) -> None:
         row = [member.length, member.slide, low, high, len(self._calls), len(member.calls)]
         self._table = np.concatenate([self._table, np.array([row], np.int64)])
         self._calls = np.concatenate([self._calls, as_calls(member.calls)])
@@ -249,7 +256,7 @@ class SharedWindows:
         self._clear()
         self._pause = _PAUSE
 
-    def export(self, member: Member) -> SlidingAggregate:
+    def export(self, member: SharableSlidingAggregate) -> SlidingAggregate:
         """The member as it would be if it had been by itself: an aggregate that has seen the same panes."""
         own = member.make()
         if self._upto is not None:
@@ -266,7 +273,7 @@ class SharedWindows:
 
     # ------------------------------------------------------------ running
 
-    def take(self, member: Member, batch: Batch, upto: Bound) -> Batch | None:
+    def take(self, member: SharableSlidingAggregate, batch: Batch, upto: Frontier) -> Batch | None:
         """A member's changes up to `upto`; None if it goes on by itself from where it was."""
         if upto != self._upto and not self._run(batch, upto):
             return None
@@ -275,7 +282,7 @@ class SharedWindows:
             return pieces[0]
         return concat(pieces, self._wanted.keys + len(member.calls))
 
-    def _run(self, batch: Batch, upto: Bound) -> bool:
+    def _run(self, batch: Batch, upto: Frontier) -> bool:
         self._outlets.clear()
         rows = self.reduction.reduced(batch)
         self._runs += 1
@@ -408,15 +415,15 @@ class SharedWindows:
         at = (np.array(numbers, np.int64) & (len(self._panes) - 1)) * kernel.WORDS
         return np.stack([self._cells[at + word] for word in range(kernel.WORDS)])
 
-    def _seen_by(self, member: Member) -> list[int]:
+    def _seen_by(self, member: SharableSlidingAggregate) -> list[int]:
         """The panes that a member sees, the open one too."""
         low = int(self._table[self._members.index(member), kernel.LOW])
         return list(range(low, int(self._control[kernel.NEWEST] + self._control[kernel.OPEN])))
 
-    def groups_of(self, member: Member) -> int:
+    def groups_of(self, member: SharableSlidingAggregate) -> int:
         return int(np.count_nonzero(self._words(self._seen_by(member))[kernel.ROWS].any(axis=0)))
 
-    def reach(self, member: Member) -> tuple[int, int] | None:
+    def reach(self, member: SharableSlidingAggregate) -> tuple[int, int] | None:
         """Where the first pane that a member sees begins, and the time of the last tuple."""
         seen = self._seen_by(member)
         if not seen:
@@ -425,7 +432,7 @@ class SharedWindows:
         begin = int(panes.pane_begin(end, member.length, member.slide))
         return begin, int(self._pane_row(seen[-1])[kernel.LAST])
 
-    def contents(self, member: Member) -> I64:
+    def contents(self, member: SharableSlidingAggregate) -> I64:
         at = self._members.index(member)
         first = int(self._table[at, kernel.AT]) + at
         slots = np.flatnonzero(self._last[first])
@@ -437,21 +444,21 @@ class SharedWindows:
         data[-1] = records[:, groups.KEY_NULLS]
         return data
 
-    def words_of(self, member: Member) -> Iterator[I64]:
+    def words_of(self, member: SharableSlidingAggregate) -> Iterator[I64]:
         """What may be a code of a text: keys of groups, and what waits to be taken. One member tells all."""
         if member is self._members[0]:
             yield self._groups.used()
             yield from (batch.data for batches in self._outlets.values() for batch in batches)
 
-    def next_instant(self, member: Member) -> Bound | None:
+    def next_instant(self, member: SharableSlidingAggregate) -> Frontier | None:
         if member in self._outlets:  # another member was asked first, and all have gone on
-            return Bound(int(self._outlets[member][0].ts[0]))
+            return Frontier(int(self._outlets[member][0].ts[0]))
         at = self._members.index(member)
         boundary = int(kernel.next_report(self._control, self._panes, self._table, at))
         if self._control[kernel.OPEN]:
             end = int(self._pane_row(int(self._control[kernel.NEWEST]))[kernel.END])
             boundary = min(boundary, int(panes.ceiling(end, member.slide)))
-        return None if boundary >= panes.NEVER else Bound(boundary)
+        return None if boundary >= panes.NEVER else Frontier(boundary)
 
     # ------------------------------------------------------------ making room
 
@@ -510,16 +517,16 @@ class SharedWindows:
         self._panes, self._cells = rows, cells
 
 
-def _own(member: Member) -> SlidingAggregate:
+def _own(member: SharableSlidingAggregate) -> SlidingAggregate:
     assert member.own is not None
     return member.own
 
 
-def _limit(upto: Bound) -> int:
+def _limit(upto: Frontier) -> int:
     """The last boundary before an instant: a boundary is the instant (ts, 0)."""
-    return min(upto.ts if upto.sub > 0 else upto.ts - 1, panes.NEVER - 1)
+    return min(upto.ts if upto.seq_tick > 0 else upto.ts - 1, panes.NEVER - 1)
 
 
-def _nothing(wanted: Wanted) -> int:
+def _nothing(wanted: PaneRequirements) -> int:
     """What combines with any extreme."""
     return -(2**63) if wanted.sign > 0 else 2**63 - 1

@@ -10,16 +10,16 @@ from kasen.engine.aggregate.accumulators import (
     FIRST_SPAN,
     WINDOW_BOUNDS,
     AggregateSpec,
-    Layout,
-    Leaving,
-    Span,
+    DepartureOrder,
+    RecordLayout,
+    WordSpan,
     longer,
 )
 from kasen.engine.aggregate.kernels import accumulate, blocks, candidates
 from kasen.engine.aggregate.sliding.kernels import panes
 from kasen.engine.aggregate.sliding.kernels import slide as kernel
 from kasen.engine.aggregate.sliding.pane_reduction import PaneReduction
-from kasen.engine.batch import I64, Batch, Bound, are_ones
+from kasen.engine.batch import I64, Batch, Frontier, are_ones
 from kasen.engine.kernels import groups, ordered
 from kasen.engine.kernels.exact_round import SCRATCH
 from kasen.engine.operator import State
@@ -59,10 +59,10 @@ class SlidingAggregate:
         self._keys = keys
         self._calls = calls
         self._dictionary = dictionary
-        self._begins: Bound | None = None
+        self._begins: Frontier | None = None
         #: Shared with the like of this one, if there are any.
         self.reduction: PaneReduction | None = None
-        self._layout = self._layout_of(Span(*FIRST_SPAN))
+        self._layout = self._layout_of(WordSpan(*FIRST_SPAN))
         self._shape: I64 = np.zeros(panes.SHAPE, np.int64)
         self._configure()
         self._groups = RecordTable(keys, int(self._shape[panes.RECORD]), lone=not keys)
@@ -89,12 +89,12 @@ class SlidingAggregate:
         self._control[kernel.LAST] = -panes.NEVER
         self._control[kernel.REPORT_AT] = panes.NEVER
 
-    def begin(self, at: Bound) -> None:
+    def begin(self, at: Frontier) -> None:
         """Called once, before the first `process` that goes beyond `at`: the pipeline's first instant."""
         if not self._keys and not self._groups.records[self._groups.width + groups.REPORTED]:
             self._begins = at
 
-    def process(self, inputs: Sequence[Batch], upto: Bound) -> Batch:
+    def process(self, inputs: Sequence[Batch], upto: Frontier) -> Batch:
         batch = inputs[0] if self.reduction is None else self.reduction.reduced(inputs[0])
         control = self._control
         if self._begins is not None and self._begins < upto:
@@ -104,7 +104,7 @@ class SlidingAggregate:
         control[kernel.NEXT] = control[kernel.PUT_OUT] = 0
         control[kernel.ENTERING], control[kernel.WHOLE] = are_ones(batch.diff), batch.whole
         # A boundary is the instant (ts, 0), so that of upto.ts is reached only if upto goes beyond it.
-        control[kernel.LIMIT] = min(upto.ts if upto.sub > 0 else upto.ts - 1, panes.NEVER - 1)
+        control[kernel.LIMIT] = min(upto.ts if upto.seq_tick > 0 else upto.ts - 1, panes.NEVER - 1)
         while why := self._go_on(batch):
             self._make_room(why)
         return self._out.take(int(control[kernel.PUT_OUT]))
@@ -119,7 +119,7 @@ class SlidingAggregate:
         return len(self._groups)
 
     @property
-    def layout(self) -> Layout:
+    def layout(self) -> RecordLayout:
         return self._layout
 
     def contents(self) -> I64:
@@ -148,25 +148,25 @@ class SlidingAggregate:
         """The time of the last tuple in any window."""
         return int(self._control[kernel.LAST])
 
-    def next_instant(self) -> Bound | None:
+    def next_instant(self) -> Frontier | None:
         if self._begins is not None:
             return self._begins
         boundary = int(kernel.next_boundary(self._control, self._ring))
         if self._control[kernel.OPEN]:
             slide = int(self._control[kernel.SLIDE])
             boundary = min(boundary, int(panes.ceiling(int(self._control[kernel.OPEN_END]), slide)))
-        return None if boundary >= panes.NEVER else Bound(boundary)
+        return None if boundary >= panes.NEVER else Frontier(boundary)
 
-    def last_instant(self) -> Bound | None:
+    def last_instant(self) -> Frontier | None:
         """When the newest tuple held leaves."""
         control = self._control
         if control[kernel.OLDEST] == control[kernel.NEWEST] and not control[kernel.OPEN]:
             return None
         slide = int(control[kernel.SLIDE])
         left = int(control[kernel.LAST]) + int(control[kernel.LENGTH])
-        return Bound((left // slide + 1) * slide)
+        return Frontier((left // slide + 1) * slide)
 
-    def needs_input_since(self) -> Bound | None:
+    def needs_input_since(self) -> Frontier | None:
         """The beginning of the oldest pane that a report to come depends on."""
         oldest, newest = self._control[kernel.OLDEST], self._control[kernel.NEWEST]
         if oldest < newest:
@@ -174,13 +174,15 @@ class SlidingAggregate:
         elif self._control[kernel.OPEN]:
             end = self._control[kernel.OPEN_END]
         elif self._control[kernel.REPORT_AT] < panes.NEVER:
-            return Bound(int(self._control[kernel.LAST]))  # held back, but its window reports
+            return Frontier(int(self._control[kernel.LAST]))  # held back, but its window reports
         elif self._control[kernel.BOUNDS] and not self._keys and self._control[kernel.LAST] > -panes.NEVER:
-            return Bound(int(self._control[kernel.LAST]))  # the last report's bounds stay shown
+            return Frontier(int(self._control[kernel.LAST]))  # the last report's bounds stay shown
         else:
             return None
         control = self._control
-        return Bound(int(panes.pane_begin(int(end), int(control[kernel.LENGTH]), int(control[kernel.SLIDE]))))
+        return Frontier(
+            int(panes.pane_begin(int(end), int(control[kernel.LENGTH]), int(control[kernel.SLIDE])))
+        )
 
     def snapshot(self) -> State:
         control = self._control
@@ -199,7 +201,7 @@ class SlidingAggregate:
     def restore(self, state: State) -> None:
         arrays = {name: array.astype(np.int64) for name, array in state.items()}
         low, high = arrays["span"].tolist()
-        self._layout = self._layout_of(Span(low, high))
+        self._layout = self._layout_of(WordSpan(low, high))
         self._configure()
         self._control[_STATE_OF_CONTROL] = arrays["control"]
         self._groups.replace(arrays["records"], int(self._shape[panes.RECORD]))
@@ -208,7 +210,7 @@ class SlidingAggregate:
         self._dirty[: len(arrays["dirty"])] = arrays["dirty"]
         self._queues = arrays["queues"]
         self._set_ring(arrays["entries"].reshape(-1, self._entry_words), 0)
-        self._begins = Bound(*arrays["begins"].tolist()) if len(arrays["begins"]) else None
+        self._begins = Frontier(*arrays["begins"].tolist()) if len(arrays["begins"]) else None
 
     def by_itself(self) -> SlidingAggregate:
         """The aggregate as it is if it shares nothing, for `take_over`."""
@@ -235,8 +237,8 @@ class SlidingAggregate:
 
     # ------------------------------------------------------------ running
 
-    def _layout_of(self, span: Span) -> Layout:
-        return Layout(self._keys, self._calls, Leaving.NEVER, span, fixed=_FIXED)
+    def _layout_of(self, span: WordSpan) -> RecordLayout:
+        return RecordLayout(self._keys, self._calls, DepartureOrder.NEVER, span, fixed=_FIXED)
 
     def _configure(self) -> None:
         layout = self._layout
@@ -283,7 +285,7 @@ class SlidingAggregate:
             self._out.make_room(int(control[kernel.PUT_OUT]), 2 * int(control[kernel.DIRTY]))
             control[kernel.PUT_OUT] = 0
         elif why == kernel.WANTS_SPAN:
-            self._widen(Span(int(control[kernel.NEED_LOW]), int(control[kernel.NEED_HIGH])))
+            self._widen(WordSpan(int(control[kernel.NEED_LOW]), int(control[kernel.NEED_HIGH])))
         elif why == kernel.WANTS_GROUPS:
             self._groups.grow()
             dirty = np.zeros(len(self._groups.touched), np.int64)
@@ -311,7 +313,7 @@ class SlidingAggregate:
         self._ring[first : first + straight] = entries[:straight]
         self._ring[: len(entries) - straight] = entries[straight:]
 
-    def _widen(self, need: Span) -> None:
+    def _widen(self, need: WordSpan) -> None:
         """Lays everything out anew for sums over a wider span."""
         old, new = self._layout, self._layout_of(self._layout.span | need)
         old_links, old_run = int(self._shape[panes.LINKS]), old.width - old.begin

@@ -9,9 +9,9 @@ import numpy as np
 from kasen.engine.aggregate.group.aggregate import Aggregate
 from kasen.engine.aggregate.sliding.sliding_aggregate import SlidingAggregate
 from kasen.engine.aggregate.user.call import Value
-from kasen.engine.aggregate.user.group_state import Answers, Key, Part, Rows
+from kasen.engine.aggregate.user.group_state import Answers, CallState, Key, KeyedRows
 from kasen.engine.aggregate.user.state_text import dumps, loads
-from kasen.engine.batch import I64, Batch, Bound, empty
+from kasen.engine.batch import I64, Batch, Frontier, empty
 from kasen.engine.operator import State, words_of
 
 _INNER = "inner."
@@ -29,7 +29,7 @@ class UserAggregate:
         self,
         keys: int,
         inner: Aggregate | SlidingAggregate,
-        parts: tuple[Part, ...],
+        parts: tuple[CallState, ...],
         order: tuple[int, ...],
     ) -> None:
         self._keys = keys
@@ -40,14 +40,14 @@ class UserAggregate:
         self._rows: dict[Key, tuple[Row, int]] = {}
         self._values: dict[Key, list[Value]] = {}
 
-    def begin(self, at: Bound) -> None:
+    def begin(self, at: Frontier) -> None:
         self._inner.begin(at)
 
-    def process(self, inputs: Sequence[Batch], upto: Bound) -> Batch:
+    def process(self, inputs: Sequence[Batch], upto: Frontier) -> Batch:
         batch = inputs[0]
         told = self._told(self._inner.process(inputs, upto))
         keys = self._keys_of(batch)
-        rows = Rows(batch.ts.tolist(), batch.sub.tolist(), batch.diff.tolist(), keys)
+        rows = KeyedRows(batch.ts.tolist(), batch.seq_tick.tolist(), batch.diff.tolist(), keys)
         changed = [dict(part.changes(rows, part.call.words(batch), upto)) for part in self._parts]
         out: list[Row] = []
         for at in sorted({*told, *(at for each in changed for at in each)}):
@@ -57,13 +57,13 @@ class UserAggregate:
                 out += self._moved(at, key, now, answers)
         return self._batch(out)
 
-    def next_instant(self) -> Bound | None:
+    def next_instant(self) -> Frontier | None:
         return self._inner.next_instant()
 
-    def last_instant(self) -> Bound | None:
+    def last_instant(self) -> Frontier | None:
         return self._inner.last_instant() if isinstance(self._inner, SlidingAggregate) else None
 
-    def needs_input_since(self) -> Bound | None:
+    def needs_input_since(self) -> Frontier | None:
         return self._inner.needs_input_since()
 
     def _content(self) -> dict[str, object]:
@@ -105,15 +105,15 @@ class UserAggregate:
             zip(*(batch.data[key].tolist() for key in range(self._keys)), nulls.tolist(), strict=True)
         )
 
-    def _told(self, batch: Batch) -> dict[Bound, dict[Key, tuple[Row, int] | None]]:
+    def _told(self, batch: Batch) -> dict[Frontier, dict[Key, tuple[Row, int] | None]]:
         """What inner says: at each instant, the new rows of groups, or None where there is none any more."""
-        told: dict[Bound, dict[Key, tuple[Row, int] | None]] = {}
+        told: dict[Frontier, dict[Key, tuple[Row, int] | None]] = {}
         keys = self._keys_of(batch)
         columns = [batch.data[column].tolist() for column in range(self._keys, batch.columns)]
         values = list(zip(*columns, strict=True))
         nulls = (batch.nulls >> self._keys).tolist()
         for row, diff in enumerate(batch.diff.tolist()):
-            at = told.setdefault(Bound(int(batch.ts[row]), int(batch.sub[row])), {})
+            at = told.setdefault(Frontier(int(batch.ts[row]), int(batch.seq_tick[row])), {})
             if diff > 0:
                 at[keys[row]] = (values[row], nulls[row])
             else:
@@ -121,7 +121,7 @@ class UserAggregate:
         return told
 
     def _moved(
-        self, at: Bound, key: Key, now: dict[Key, tuple[Row, int] | None], answers: list[Answers]
+        self, at: Frontier, key: Key, now: dict[Key, tuple[Row, int] | None], answers: list[Answers]
     ) -> list[Row]:
         """A group's old and new row, if they differ."""
         old = self._row(key)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from kasen.aggregates import UserAggregate
-from kasen.engine.aggregate.user.state_text import ALLOWED, NotPlain, apart, to_json
+from kasen.engine.aggregate.user.state_text import ALLOWED, UnsavableState, apart, to_json
 from kasen.engine.aggregate.user.values import order, reader, writer
 from kasen.engine.batch import Batch
 from kasen.engine.failures import Failures
@@ -22,7 +22,7 @@ NOTHING: Value = (0, True)
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class FailedState:
     """Stands for a state that the user's code could not make."""
 
     message: str
@@ -63,11 +63,11 @@ class UserCall:
         try:
             return self._code.init()
         except Exception as error:
-            return Failed(f"{self._name}: init() failed: {_said(error)}")
+            return FailedState(f"{self._name}: init() failed: {_said(error)}")
 
     def add(self, state: object, words: Words, times: int = 1) -> object:
         """The state with a row added so many times; taken out again if `times` is below zero."""
-        if isinstance(state, Failed):
+        if isinstance(state, FailedState):
             return state
         method = self._code.add if times > 0 else self._code.remove
         values: tuple[object, ...] = words
@@ -77,21 +77,21 @@ class UserCall:
                 state = method(state, *values)
         except Exception as error:
             shown = ", ".join(repr(value) for value in values)
-            return Failed(f"{self._name}({shown}) failed: {_said(error)}")
+            return FailedState(f"{self._name}({shown}) failed: {_said(error)}")
         if not self._is_checked:
             self._check(state)
         return state
 
     def merge(self, one: object, other: object) -> object:
         """Both states in one. Neither is changed, whatever the user's code does to what it gets."""
-        if isinstance(one, Failed):
+        if isinstance(one, FailedState):
             return one
-        if isinstance(other, Failed):
+        if isinstance(other, FailedState):
             return other
         try:
             return self._code.merge(apart(one), apart(other))
         except Exception as error:
-            return Failed(f"{self._name}: merge({one!r}, {other!r}) failed: {_said(error)}")
+            return FailedState(f"{self._name}: merge({one!r}, {other!r}) failed: {_said(error)}")
 
     def fold(self, bag: Mapping[Words, int]) -> object:
         """The state of a bag of rows, added in the order of their values, so that it is always the same."""
@@ -105,12 +105,12 @@ class UserCall:
 
     def result(self, state: object) -> Value:
         """What the state amounts to. A failure gives NULL and is counted."""
-        if not isinstance(state, Failed):
+        if not isinstance(state, FailedState):
             try:
                 value = self._code.result(apart(state))
                 return NOTHING if value is None else (self._writer(value), False)
             except Exception as error:
-                state = Failed(f"{self._name}: result({state!r}) failed: {_said(error)}")
+                state = FailedState(f"{self._name}: result({state!r}) failed: {_said(error)}")
         self._failures.note(state.message)
         return NOTHING
 
@@ -132,7 +132,7 @@ class UserCall:
         self._is_checked = True
         try:
             to_json(state)
-        except NotPlain as fault:
+        except UnsavableState as fault:
             said = f"aggregate {self._name} keeps a {fault} in its state, which cannot be saved"
             raise QueryError(said, remedy=f"make states of {ALLOWED}") from None
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from kasen.engine.aggregate.user.call import Failed, UserCall, Value, Words
+from kasen.engine.aggregate.user.call import FailedState, UserCall, Value, Words
 from kasen.engine.aggregate.user.state_text import from_json, to_json
-from kasen.engine.batch import Bound
+from kasen.engine.batch import Frontier
 
 Key = tuple[int, ...]
 #: None for a group that has no rows any more, or none whose arguments are all there.
@@ -17,23 +17,23 @@ Answers = dict[Key, Value | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class KeyedRows:
     """A batch's rows as lists, with their groups' keys."""
 
     ts: list[int]
-    sub: list[int]
+    seq_tick: list[int]
     diff: list[int]
     keys: list[Key]
 
 
-class Part(Protocol):
+class CallState(Protocol):
     """One call over all groups. `changes` answers for each group that may have changed at an instant."""
 
     call: UserCall
 
     def changes(
-        self, rows: Rows, words: list[Words | None], upto: Bound
-    ) -> Iterator[tuple[Bound, Answers]]: ...
+        self, rows: KeyedRows, words: list[Words | None], upto: Frontier
+    ) -> Iterator[tuple[Frontier, Answers]]: ...
 
     def state(self) -> Any: ...
 
@@ -41,11 +41,11 @@ class Part(Protocol):
 
 
 def saved(state: object) -> Any:
-    return {"failed": state.message} if isinstance(state, Failed) else to_json(state)
+    return {"failed": state.message} if isinstance(state, FailedState) else to_json(state)
 
 
 def loaded(given: Any) -> object:
-    return Failed(given["failed"]) if isinstance(given, dict) and "failed" in given else from_json(given)
+    return FailedState(given["failed"]) if isinstance(given, dict) and "failed" in given else from_json(given)
 
 
 @dataclass(slots=True)
@@ -57,7 +57,7 @@ class _Group:
     is_known: bool = False
 
 
-class FromBag:
+class BagCallState:
     """For relations that change at any instant.
 
     Rows that enter are added, in the order of their values within an instant. If rows leave, they are removed
@@ -68,13 +68,15 @@ class FromBag:
         self.call = call
         self._groups: dict[Key, _Group] = {}
 
-    def changes(self, rows: Rows, words: list[Words | None], upto: Bound) -> Iterator[tuple[Bound, Answers]]:
+    def changes(
+        self, rows: KeyedRows, words: list[Words | None], upto: Frontier
+    ) -> Iterator[tuple[Frontier, Answers]]:
         del upto
         row, end = 0, len(words)
         while row < end:
-            at = Bound(rows.ts[row], rows.sub[row])
+            at = Frontier(rows.ts[row], rows.seq_tick[row])
             net: dict[Key, dict[Words, int]] = {}
-            while row < end and (rows.ts[row], rows.sub[row]) == at:
+            while row < end and (rows.ts[row], rows.seq_tick[row]) == at:
                 found = words[row]
                 if found is not None:
                     group = net.setdefault(rows.keys[row], {})
@@ -99,10 +101,10 @@ class FromBag:
         if group.is_known:
             for words in self.call.in_order(net):
                 group.state = self.call.add(group.state, words, net[words])
-        if not group.is_known or isinstance(group.state, Failed):
+        if not group.is_known or isinstance(group.state, FailedState):
             group.state = self.call.fold(group.bag)
         # What failed may have left a state half changed; and it fails only while its row is there.
-        group.is_known = not isinstance(group.state, Failed)
+        group.is_known = not isinstance(group.state, FailedState)
         return self.call.result(group.state)
 
     def state(self) -> Any:
@@ -151,7 +153,7 @@ class _Queue:
         return len(self.front) + len(self.back)
 
 
-class FromPanes:
+class PaneCallState:
     """For [RANGE length SLIDE slide]: a tuple is added once, to its pane; windows merge panes."""
 
     def __init__(self, call: UserCall, length: int, slide: int) -> None:
@@ -165,7 +167,9 @@ class FromPanes:
         self._dirty: set[Key] = set()
         self._dirty_at = 0
 
-    def changes(self, rows: Rows, words: list[Words | None], upto: Bound) -> Iterator[tuple[Bound, Answers]]:
+    def changes(
+        self, rows: KeyedRows, words: list[Words | None], upto: Frontier
+    ) -> Iterator[tuple[Frontier, Answers]]:
         for row, found in enumerate(words):
             if found is None or not rows.diff[row]:
                 continue
@@ -179,7 +183,7 @@ class FromPanes:
             state = self._open[key] if key in self._open else self.call.init()
             self._open[key] = self.call.add(state, found, rows.diff[row])
         # A boundary is the instant (ts, 0), so that of upto.ts is reached only if upto goes beyond it.
-        yield from self._advance(upto.ts if upto.sub > 0 else upto.ts - 1)
+        yield from self._advance(upto.ts if upto.seq_tick > 0 else upto.ts - 1)
 
     def _pane_end(self, ts: int) -> int:
         """Panes are cut at every k * slide and at every k * slide - length."""
@@ -191,7 +195,7 @@ class FromPanes:
         """The first report after the pane that ends there."""
         return -(-end // self._slide) * self._slide
 
-    def _advance(self, limit: int) -> Iterator[tuple[Bound, Answers]]:
+    def _advance(self, limit: int) -> Iterator[tuple[Frontier, Answers]]:
         while True:
             if self._open and self._open_end <= limit:
                 self._close()
@@ -200,7 +204,7 @@ class FromPanes:
                 ahead.append(self._boundary(self._ends[0][0] + self._length))
             if not ahead or min(ahead) > limit:
                 return
-            yield Bound(min(ahead)), self._report(min(ahead))
+            yield Frontier(min(ahead)), self._report(min(ahead))
 
     def _close(self) -> None:
         for key, state in self._open.items():

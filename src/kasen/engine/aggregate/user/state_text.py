@@ -18,7 +18,7 @@ ALLOWED = "None, bool, int, float, str, Decimal, Fraction, datetime, and lists, 
 _PLAIN = (type(None), bool, int, float, str, Decimal, Fraction, datetime)
 
 
-class NotPlain(TypeError):
+class UnsavableState(TypeError):
     """A state holds something that cannot be saved."""
 
 
@@ -39,7 +39,7 @@ def to_json(state: object) -> object:
         return {"fraction": str(state)}
     if isinstance(state, datetime):
         return {"datetime": state.isoformat()}
-    raise NotPlain(kind.__name__)
+    raise UnsavableState(kind.__name__)
 
 
 def from_json(given: object) -> object:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from kasen.engine.batch import I64, Batch, Bound, concat, empty
+from kasen.engine.batch import I64, Batch, Frontier, concat, empty
 from kasen.engine.join.hash.kernels import hash_join as kernel
 from kasen.engine.operator import State
 from kasen.engine.out_buffer import OutBuffer
@@ -44,7 +44,7 @@ class HashJoin:
         self._ahead: I64 = np.empty((2, *kernel.AHEAD), np.int64)
         self._nothing = empty(self._columns)
 
-    def process(self, inputs: Sequence[Batch], upto: Bound) -> Batch:
+    def process(self, inputs: Sequence[Batch], upto: Frontier) -> Batch:
         del upto
         left, right = inputs
         if not len(left) and not len(right):
@@ -55,8 +55,8 @@ class HashJoin:
         status = -1
         while status != kernel.DONE:
             status = kernel.join(
-                left.ts, left.sub, left.diff, left.data, *self._left.arrays, self._ahead[0],
-                right.ts, right.sub, right.diff, right.data, *self._right.arrays, self._ahead[1],
+                left.ts, left.seq_tick, left.diff, left.data, *self._left.arrays, self._ahead[0],
+                right.ts, right.seq_tick, right.diff, right.data, *self._right.arrays, self._ahead[1],
                 *self._out.arrays, cursor,
             )  # fmt: skip
             if status == kernel.LEFT_FULL:
@@ -77,7 +77,7 @@ class HashJoin:
     def held_tuples(self, position: int) -> HeldTuples:
         return (self._left, self._right)[position].held_tuples()
 
-    def next_instant(self) -> Bound | None:
+    def next_instant(self) -> Frontier | None:
         return None
 
     def snapshot(self) -> State:
@@ -87,7 +87,7 @@ class HashJoin:
         self._left.restore(state, "left")
         self._right.restore(state, "right")
 
-    def needs_input_since(self) -> Bound | None:
+    def needs_input_since(self) -> Frontier | None:
         return oldest(self._left, self._right)
 
 
@@ -96,6 +96,6 @@ def satisfying(pairs: Batch, residual: Residual) -> Batch:
     return pairs.take(np.flatnonzero(residual(pairs))) if len(pairs) else pairs
 
 
-def oldest(left: RowStore, right: RowStore) -> Bound | None:
+def oldest(left: RowStore, right: RowStore) -> Frontier | None:
     """The ts at which the first of the rows on either side entered."""
     return min((since for since in (left.since(), right.since()) if since is not None), default=None)

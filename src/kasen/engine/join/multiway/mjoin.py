@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kasen.engine.batch import I64, Batch, Bound, concat, empty
+from kasen.engine.batch import I64, Batch, Frontier, concat, empty
 from kasen.engine.join.hash.hash_join import Residual, satisfying
 from kasen.engine.join.multiway.kernels import mjoin as kernel
 from kasen.engine.join.multiway.kernels import rings
@@ -29,7 +29,7 @@ ALL, MIXED, NETTED = kernel.ALL, kernel.MIXED, kernel.NETTED
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class JoinInput:
     """One input of the join: its columns, and what it is seen through (see kernels/rings)."""
 
     columns: int
@@ -47,7 +47,7 @@ class MJoin:
 
     def __init__(
         self,
-        inputs: Sequence[Seen],
+        inputs: Sequence[JoinInput],
         classes: Sequence[KeyClass],
         columns: Sequence[tuple[int, int]],
         residuals: Sequence[Residual] = (),
@@ -75,7 +75,7 @@ class MJoin:
 
     # ------------------------------------------------------------ running
 
-    def process(self, inputs: Sequence[Batch], upto: Bound) -> Batch:
+    def process(self, inputs: Sequence[Batch], upto: Frontier) -> Batch:
         arrivals = sum([len(batch.ts) for batch in inputs])
         if not arrivals and not self._timed:
             return self._nothing
@@ -84,20 +84,20 @@ class MJoin:
             for i in self._bags:
                 inputs[i] = units(net(inputs[i])) if len(inputs[i]) else inputs[i]
         self._rings.receive(inputs)
-        answer = self._join(min(upto.ts, _GREATEST), upto.sub)
+        answer = self._join(min(upto.ts, _GREATEST), upto.seq_tick)
         self._until_review -= arrivals
         if self._until_review < 0:
             self._review()
         return answer
 
-    def _join(self, ts: int, sub: int) -> Batch:
+    def _join(self, ts: int, seq_tick: int) -> Batch:
         state, windows = self._state, self._rings
         state[kernel.WRITTEN] = state[kernel.CANCELS] = 0
         parts: list[Batch] = []
         while True:
             status = kernel.join(
                 windows.arena, windows.cfg, windows.index, self._probe, self._seen, self._bound, self._chosen,
-                windows.inbox, state, ts, sub, *self._out.arrays, self._columns,
+                windows.inbox, state, ts, seq_tick, *self._out.arrays, self._columns,
             )  # fmt: skip
             if status == kernel.RING_FULL:
                 windows.grow(int(state[kernel.INPUT]))
@@ -140,24 +140,24 @@ class MJoin:
 
     # ------------------------------------------------------------ time and state
 
-    def next_instant(self) -> Bound | None:
+    def next_instant(self) -> Frontier | None:
         return self._expiry(rings.START, 0) if self._timed else None
 
-    def last_instant(self) -> Bound | None:
+    def last_instant(self) -> Frontier | None:
         return self._expiry(rings.NEXT, -1) if self._timed else None
 
-    def _expiry(self, mark: int, offset: int) -> Bound | None:
+    def _expiry(self, mark: int, offset: int) -> Frontier | None:
         """When the oldest row (START) or the newest (NEXT - 1) of the time windows leaves."""
         found = []
         for i, cfg in enumerate(self._rings.cfg):
             if cfg[rings.START] == cfg[rings.NEXT]:
                 continue
             if cfg[rings.KIND] == rings.NOW:
-                found.append(Bound(int(cfg[rings.NOW_TS]), int(cfg[rings.NOW_SUB]) + 1))
+                found.append(Frontier(int(cfg[rings.NOW_TS]), int(cfg[rings.NOW_SUB]) + 1))
             elif cfg[rings.KIND] == rings.RANGE:
                 at = rings.time_place(self._rings.cfg, i, int(cfg[mark]) + offset)
                 ts = int(self._rings.arena[at]) + int(cfg[rings.LENGTH]) + 1
-                found.append(Bound(min(ts, _GREATEST)))
+                found.append(Frontier(min(ts, _GREATEST)))
         if not found:
             return None
         return min(found) if mark == rings.START else max(found)
@@ -168,12 +168,12 @@ class MJoin:
     def restore(self, state: State) -> None:
         self._rings.restore(state)
 
-    def needs_input_since(self) -> Bound | None:
+    def needs_input_since(self) -> Frontier | None:
         return self._rings.since()
 
     def held_tuples(self, position: int) -> HeldTuples:
         return from_rows(self._rings.rows(position))
 
-    def oldest(self, i: int) -> Bound | None:
+    def oldest(self, i: int) -> Frontier | None:
         """The oldest tuple of input i in its window; None if there is none, or it is no window."""
         return None if i in self._bags else self._rings.since(i)

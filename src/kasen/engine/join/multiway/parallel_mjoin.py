@@ -11,11 +11,11 @@ from weakref import finalize
 
 import numpy as np
 
-from kasen.engine.batch import I64, Batch, Bound, concat
+from kasen.engine.batch import I64, Batch, Frontier, concat
 from kasen.engine.join.hash.hash_join import Residual, satisfying
 from kasen.engine.join.multiway.kernels import mjoin, rings
 from kasen.engine.join.multiway.kernels import parallel_mjoin as kernel
-from kasen.engine.join.multiway.mjoin import ALL, MJoin, Seen
+from kasen.engine.join.multiway.mjoin import ALL, JoinInput, MJoin
 from kasen.engine.join.multiway.probe_order import KeyClass
 from kasen.engine.stream.net import net
 
@@ -67,7 +67,7 @@ class ParallelMJoin(MJoin):
 
     def __init__(
         self,
-        inputs: Sequence[Seen],
+        inputs: Sequence[JoinInput],
         classes: Sequence[KeyClass],
         columns: Sequence[tuple[int, int]],
         residuals: Sequence[Residual] = (),
@@ -96,7 +96,7 @@ class ParallelMJoin(MJoin):
         self._noted: I64 = np.empty((count, 64), np.int64)
         self._hands: I64 = np.zeros(count, np.int64)
 
-    def process(self, inputs: Sequence[Batch], upto: Bound) -> Batch:
+    def process(self, inputs: Sequence[Batch], upto: Frontier) -> Batch:
         if not self._timed and not sum([len(batch.ts) for batch in inputs]):
             return self._nothing
         windows, cfg = self._rings, self._rings.cfg
@@ -117,7 +117,7 @@ class ParallelMJoin(MJoin):
                 windows.inbox,
                 state,
                 min(upto.ts, _GREATEST),
-                upto.sub,
+                upto.seq_tick,
                 self._events,
                 starts.copy(),
             )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kasen.engine.batch import Batch, Bound, merge
+from kasen.engine.batch import Batch, Frontier, merge
 from kasen.engine.operator import Stateless
 
 # Room for the number of an input beside an instant's seq and tick.
@@ -17,27 +17,27 @@ BITS = 6
 MOST_INPUTS = 1 << BITS
 
 
-class Numbered(Stateless):
+class InputNumbering(Stateless):
     """The changes of one input, each instant followed by the input's number."""
 
     def __init__(self, number: int) -> None:
         self._number = number
 
-    def process(self, inputs: Sequence[Batch], upto: Bound) -> Batch:
+    def process(self, inputs: Sequence[Batch], upto: Frontier) -> Batch:
         del upto
         batch = inputs[0]
         if not len(batch):
             return batch
-        return Batch(batch.ts, (batch.sub << BITS) | self._number, batch.diff, batch.data)
+        return Batch(batch.ts, (batch.seq_tick << BITS) | self._number, batch.diff, batch.data)
 
 
-class Selected(Stateless):
+class TreeSelection(Stateless):
     """The results of all trees in order, at their own instants again."""
 
     def __init__(self, columns: int) -> None:
         self._columns = columns
 
-    def process(self, inputs: Sequence[Batch], upto: Bound) -> Batch:
+    def process(self, inputs: Sequence[Batch], upto: Frontier) -> Batch:
         del upto
         batch = merge(inputs, self._columns)
-        return Batch(batch.ts, batch.sub >> BITS, batch.diff, batch.data)
+        return Batch(batch.ts, batch.seq_tick >> BITS, batch.diff, batch.data)

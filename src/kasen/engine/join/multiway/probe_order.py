@@ -15,7 +15,7 @@ KeyClass = dict[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Keys:
+class SharedKeys:
     """The keys that inputs share: classes with the same members are one key of several columns.
 
     `shared[g]` has for each member of key g its columns; `own[i]` are the keys of input i, in the order of
@@ -29,7 +29,7 @@ class Keys:
         return tuple(self.shared[g][i] for g in self.own[i])
 
 
-def find_keys(inputs: int, classes: Sequence[KeyClass]) -> Keys:
+def find_keys(inputs: int, classes: Sequence[KeyClass]) -> SharedKeys:
     grouped: dict[frozenset[int], list[KeyClass]] = {}
     for each in classes:
         grouped.setdefault(frozenset(each), []).append(each)
@@ -39,7 +39,7 @@ def find_keys(inputs: int, classes: Sequence[KeyClass]) -> Keys:
     if not _connected(inputs, shared):
         shared.append(dict.fromkeys(range(inputs), ()))
     own = tuple(tuple(g for g, key in enumerate(shared) if i in key) for i in range(inputs))
-    return Keys(tuple(shared), own)
+    return SharedKeys(tuple(shared), own)
 
 
 def _connected(inputs: int, shared: Sequence[dict[int, tuple[int, ...]]]) -> bool:
@@ -52,7 +52,7 @@ def _connected(inputs: int, shared: Sequence[dict[int, tuple[int, ...]]]) -> boo
     return len(reached) == inputs
 
 
-def order(keys: Keys, start: int, matches: Sequence[float]) -> list[int]:
+def order(keys: SharedKeys, start: int, matches: Sequence[float]) -> list[int]:
     """Where a row of input `start` goes: first to those that share a key; of these, fewest matches first."""
     bound, left = [start], [i for i in range(len(keys.own)) if i != start]
     while left:
@@ -63,11 +63,11 @@ def order(keys: Keys, start: int, matches: Sequence[float]) -> list[int]:
     return bound[1:]
 
 
-def _meets(keys: Keys, g: int, bound: Sequence[int]) -> bool:
+def _meets(keys: SharedKeys, g: int, bound: Sequence[int]) -> bool:
     return any(i in keys.shared[g] for i in bound)
 
 
-def plan(keys: Keys, orders: Sequence[Sequence[int]], words_at: I64, first_index: I64) -> I64:
+def plan(keys: SharedKeys, orders: Sequence[Sequence[int]], words_at: I64, first_index: I64) -> I64:
     """The kernel's `probe` table for these orders."""
     inputs = len(orders)
     columns = sum(max((len(key) for key in shared.values()), default=0) for shared in keys.shared)
@@ -84,7 +84,14 @@ def plan(keys: Keys, orders: Sequence[Sequence[int]], words_at: I64, first_index
 
 
 def _step(
-    step: I64, keys: Keys, i: int, j: int, bound: list[int], usable: list[int], words_at: I64, first: I64
+    step: I64,
+    keys: SharedKeys,
+    i: int,
+    j: int,
+    bound: list[int],
+    usable: list[int],
+    words_at: I64,
+    first: I64,
 ) -> None:
     used, *checked = usable
     shared = keys.shared[used]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kasen.engine.batch import I64, Batch, Bound
+from kasen.engine.batch import I64, Batch, Frontier
 from kasen.engine.join.multiway.kernels import rings as kernel
 from kasen.engine.operator import State
 
@@ -139,16 +139,18 @@ class Rings:
             self.inbox = np.empty(size, np.int64)
         for i, batch in enumerate(inputs):
             if len(batch.ts):
-                kernel.receive(batch.ts, batch.sub, batch.diff, batch.data, cfg, self.index, i, self.inbox)
+                kernel.receive(
+                    batch.ts, batch.seq_tick, batch.diff, batch.data, cfg, self.index, i, self.inbox
+                )
 
-    def since(self, only: int | None = None) -> Bound | None:
+    def since(self, only: int | None = None) -> Frontier | None:
         """The ts of the oldest row in any of the windows, or in one of them."""
         oldest = [
             int(self.arena[kernel.time_place(self.cfg, i, int(each[kernel.START]))])
             for i, each in enumerate(self.cfg)
             if each[kernel.START] < each[kernel.NEXT] and only in (None, i)
         ]
-        return Bound(min(oldest)) if oldest else None
+        return Frontier(min(oldest)) if oldest else None
 
     def rows(self, i: int) -> I64:
         """The living rows of input i, oldest first: [n, 1 + words], ts and the words."""

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from kasen.engine.batch import I64, Batch, Bound
+from kasen.engine.batch import I64, Batch, Frontier
 from kasen.engine.join.multiway import rings
-from kasen.engine.join.multiway.mjoin import Seen
+from kasen.engine.join.multiway.mjoin import JoinInput
 from kasen.engine.join.multiway.probe_order import KeyClass
 from kasen.engine.join.pair.kernels.pair_join import count_marks
 from kasen.engine.join.pair.pair_join import PairJoin
@@ -26,14 +26,14 @@ class CountedPairJoin(PairJoin):
     """
 
     def __init__(
-        self, inputs: Sequence[Seen], classes: Sequence[KeyClass], columns: Sequence[tuple[int, int]]
+        self, inputs: Sequence[JoinInput], classes: Sequence[KeyClass], columns: Sequence[tuple[int, int]]
     ) -> None:
         super().__init__(inputs, classes, columns)
         self._counted = [at for at, each in enumerate(inputs) if each.kind == rings.COUNTED]
         #: The last ordinal that has left each window; below 1, none has.
         self._gone = [-each.length for each in inputs]
 
-    def process(self, inputs: Sequence[Batch], upto: Bound) -> Batch:
+    def process(self, inputs: Sequence[Batch], upto: Frontier) -> Batch:
         left, right, *every = inputs
         self._marks = self._marked(left, every), self._marked(right, every)
         for at, instants in zip(self._counted, every, strict=True):
@@ -43,7 +43,9 @@ class CountedPairJoin(PairJoin):
     def _marked(self, arrivals: Batch, every: Sequence[Batch]) -> I64:
         marks: I64 = np.empty((len(arrivals), 4), np.int64)
         for at, instants in zip(self._counted, every, strict=True):
-            count_marks(arrivals.ts, arrivals.sub, instants.ts, instants.sub, self._gone[at], at, marks)
+            count_marks(
+                arrivals.ts, arrivals.seq_tick, instants.ts, instants.seq_tick, self._gone[at], at, marks
+            )
         return marks
 
     def snapshot(self) -> State:

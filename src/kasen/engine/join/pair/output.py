@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kasen.engine.batch import I64, Batch, are_zeros, ones, zeros
-from kasen.engine.deferred_batch import Lazy, Part, part_of
+from kasen.engine.deferred_batch import DeferredBatch, RowSelection, selection_of
 from kasen.engine.join.pair.kernels import output as kernel
 from kasen.engine.join.pair.kernels.rows import ANY_NULLS
 from kasen.engine.stream.net import net
@@ -26,7 +26,7 @@ class PairOutput:
         self._columns = columns
         self._count = 0
         self._any_subs = self._any_nulls = False
-        self._parts: list[Part] = []
+        self._parts: list[RowSelection] = []
         self._make(room)
 
     def _make(self, room: int) -> None:
@@ -38,9 +38,9 @@ class PairOutput:
         """Room for so many more pairs; returns where the first of them goes."""
         at = self._count
         if at + count > len(self._ts):
-            ts, sub, data = self._ts, self._sub, self._data
+            ts, seq_tick, data = self._ts, self._sub, self._data
             self._make(max(at + count, len(ts) * 3 // 2))
-            self._ts[:at], self._sub[:at], self._data[:, :at] = ts[:at], sub[:at], data[:, :at]
+            self._ts[:at], self._sub[:at], self._data[:, :at] = ts[:at], seq_tick[:at], data[:, :at]
         self._count += count
         return at
 
@@ -60,25 +60,25 @@ class PairOutput:
 
     def write_netted(self, store: I64, cfg: I64, pairs: I32, count: int, l_sub: I64, r_sub: I64) -> None:
         """Writes pairs some of which leave: of each instant, what enters net."""
-        ts, sub, diff = (np.empty(count, np.int64) for _ in range(3))
+        ts, seq_tick, diff = (np.empty(count, np.int64) for _ in range(3))
         data = np.empty((len(self._columns) + 1, count), np.int64)
-        kernel.mixed_instants(store, cfg, pairs, np.concatenate([l_sub, r_sub]), ts, sub, diff)
+        kernel.mixed_instants(store, cfg, pairs, np.concatenate([l_sub, r_sub]), ts, seq_tick, diff)
         kernel.gather(store, cfg, pairs, self._columns, count, data, 0)
         kernel.gather_nulls(store, cfg, pairs, self._columns, count, data, 0)
-        netted = net(Batch(ts, sub, diff, data))
+        netted = net(Batch(ts, seq_tick, diff, data))
         netted = netted.where(netted.diff > 0)
         self._end_part()
         if len(netted):
-            self._parts.append(part_of(netted))
+            self._parts.append(selection_of(netted))
 
     def _end_part(self) -> None:
         count = self._count
         if count:
-            sub = self._sub[:count] if self._any_subs else zeros(count)
+            seq_tick = self._sub[:count] if self._any_subs else zeros(count)
             columns = [column[:count] for column in self._data]
             if not self._any_nulls:
                 columns[-1] = zeros(count)
-            self._parts.append(Part(self._ts[:count], sub, ones(count), columns))
+            self._parts.append(RowSelection(self._ts[:count], seq_tick, ones(count), columns))
             self._count = 0
             self._make(len(self._ts))
 
@@ -86,9 +86,9 @@ class PairOutput:
         """All that was written, if anything was."""
         count = self._count
         if not self._parts and count == len(self._ts) > 0:
-            sub = self._sub if self._any_subs else zeros(count)
+            seq_tick = self._sub if self._any_subs else zeros(count)
             if not self._any_nulls:
                 self._data[-1] = 0
-            return Batch(self._ts, sub, ones(count), self._data, whole=not self._any_nulls)
+            return Batch(self._ts, seq_tick, ones(count), self._data, whole=not self._any_nulls)
         self._end_part()
-        return Lazy(self._parts, is_fresh=True) if self._parts else None
+        return DeferredBatch(self._parts, is_fresh=True) if self._parts else None

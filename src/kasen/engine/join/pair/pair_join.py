@@ -12,9 +12,9 @@ from functools import partial
 
 import numpy as np
 
-from kasen.engine import parallel as two_cores
-from kasen.engine.batch import I64, Batch, Bound, empty, ones
-from kasen.engine.join.multiway.mjoin import Seen
+from kasen.engine import parallel
+from kasen.engine.batch import I64, Batch, Frontier, empty, ones
+from kasen.engine.join.multiway.mjoin import JoinInput
 from kasen.engine.join.multiway.probe_order import KeyClass, find_keys
 from kasen.engine.join.multiway.rings import Side
 from kasen.engine.join.pair.kernels import pair_join as kernel
@@ -42,7 +42,7 @@ class PairJoin:
 
     def __init__(
         self,
-        inputs: Sequence[Seen],
+        inputs: Sequence[JoinInput],
         classes: Sequence[KeyClass],
         columns: Sequence[tuple[int, int]],
     ) -> None:
@@ -62,7 +62,7 @@ class PairJoin:
 
     # ------------------------------------------------------------ running
 
-    def process(self, inputs: Sequence[Batch], upto: Bound) -> Batch:
+    def process(self, inputs: Sequence[Batch], upto: Frontier) -> Batch:
         del upto
         left, right = inputs
         arrivals = len(left) + len(right)
@@ -85,7 +85,7 @@ class PairJoin:
         cursor[kernel.USED] = rows.used
         count = few.join_few(
             rows.store, rows.cfg, rows.keys, rows.links, rows.table, rows.heads,
-            left.ts, left.sub, left.data, right.ts, right.sub, right.data, *self._marks, cursor,
+            left.ts, left.seq_tick, left.data, right.ts, right.seq_tick, right.data, *self._marks, cursor,
             match.work, match.words, match.found, match.pairs, self._columns, self._few,
         )  # fmt: skip
         if count >= 0:
@@ -94,7 +94,7 @@ class PairJoin:
                 return self._nothing
             out = self._few[:, :count].copy()
             return Batch(out[few.OUT_TS], out[few.OUT_SUB], ones(count), out[few.OUT_DATA :])
-        arrivals = left.sub, right.sub, *self._marks
+        arrivals = left.seq_tick, right.seq_tick, *self._marks
         if count == few.NO_ROOM:
             rows.receive((left, right), ((0, len(left)), (0, len(right))))
             count = match.match(arrivals)
@@ -118,7 +118,7 @@ class PairJoin:
     def _run_all(self, inputs: Sequence[Batch], pieces: Sequence[Pieces]) -> Batch | None:
         count = len(inputs[0]) + len(inputs[1])
         answer = PairOutput(self._columns, int(count * self._yield * 1.1) + PAIRS)
-        if two_cores.worth(count):
+        if parallel.worth(count):
             if self._stages is None:
                 self._stages = PairStages(self._match, 2 * _PIECE)
             self._stages.run(answer, inputs, pieces, partial(self._arrivals, inputs))
@@ -131,11 +131,11 @@ class PairJoin:
 
     def _arrivals(self, inputs: Sequence[Batch], spans: Pieces) -> Arrivals:
         (i, j), (k, m) = spans
-        return inputs[0].sub[i:j], inputs[1].sub[k:m], self._marks[0][i:j], self._marks[1][k:m]
+        return inputs[0].seq_tick[i:j], inputs[1].seq_tick[k:m], self._marks[0][i:j], self._marks[1][k:m]
 
     # ------------------------------------------------------------ time and state
 
-    def next_instant(self) -> Bound | None:
+    def next_instant(self) -> Frontier | None:
         return None
 
     def snapshot(self) -> State:
@@ -144,13 +144,13 @@ class PairJoin:
     def restore(self, state: State) -> None:
         self._rows.restore(state)
 
-    def needs_input_since(self) -> Bound | None:
+    def needs_input_since(self) -> Frontier | None:
         return min((since for side in (0, 1) if (since := self.oldest(side)) is not None), default=None)
 
     def held_tuples(self, position: int) -> HeldTuples:
         return from_rows(self._rows.rows(position))
 
-    def oldest(self, i: int) -> Bound | None:
+    def oldest(self, i: int) -> Frontier | None:
         """The oldest tuple of input i in its window; None if there is none."""
         return self._rows.since(i)
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from kasen.engine.batch import I64, Batch, Bound
-from kasen.engine.deferred_batch import Lazy
+from kasen.engine.batch import I64, Batch, Frontier
+from kasen.engine.deferred_batch import DeferredBatch
 from kasen.engine.join.multiway.rings import Side, aligned
 from kasen.engine.join.pair.kernels import rows as kernel
 from kasen.engine.operator import State
@@ -208,9 +208,9 @@ class PairRows:
             if any_nulls[side]:
                 cfg[kernel.ANY_NULLS] = 1
 
-    def since(self, side: int) -> Bound | None:
+    def since(self, side: int) -> Frontier | None:
         """The ts of the oldest row of a window."""
-        return Bound(int(self._rows(side)[0, 0])) if self.held(side) else None
+        return Frontier(int(self._rows(side)[0, 0])) if self.held(side) else None
 
     def rows(self, side: int) -> I64:
         """A copy of a window's rows: [n, 1 + words], ts and the words."""
@@ -243,7 +243,7 @@ def _counts(spans: Sequence[Span]) -> list[int]:
 def _write(batch: Batch, begin: int, end: int, to: I64) -> bool:
     """Writes the changes from `begin` to `end`, ts and words; whether there are any NULLs."""
     to[0] = batch.ts[begin:end]
-    if not isinstance(batch, Lazy):
+    if not isinstance(batch, DeferredBatch):
         to[1:] = batch.data[:, begin:end]
         return bool(to[-1, 0]) if end - begin == 1 else bool(np.count_nonzero(to[-1]))
     part = batch if end - begin == len(batch) else batch.between(begin, end)

@@ -36,7 +36,7 @@ from kasen.engine.parallel import both
 Result = TypeVar("Result")
 
 
-class _Entered:
+class _EnteredPiece:
     """A piece whose arrivals have entered: what they found in the table, block by block."""
 
     def __init__(self, blocks: int) -> None:
@@ -44,7 +44,7 @@ class _Entered:
         self.sizes: I64 = np.empty(blocks, np.int64)
 
 
-class _Ahead:
+class _NextPiece:
     """The rows of the next piece, to be placed behind those of this."""
 
     def __init__(self, rows: PairRows, inputs: Sequence[Batch], spans: Pieces, behind: Pieces) -> None:
@@ -65,7 +65,7 @@ class PairStages:
         self._match = match
         blocks = most // kernel.BLOCK + 1
         # One is filled while the pairs of the other are found.
-        self._entering, self._entered = _Entered(blocks), _Entered(blocks)
+        self._entering, self._entered = _EnteredPiece(blocks), _EnteredPiece(blocks)
         # What the second stage has for itself.
         self._cursor: I64 = match.cursor.copy()
         self._found: I32 = np.empty_like(match.found)
@@ -82,7 +82,7 @@ class PairStages:
         rows = self._match.rows
         # What is left to do of the last piece, and the oldest rows that this may read.
         rest, since = nothing_to_do, rows.starts()
-        ahead: _Ahead | None = None
+        ahead: _NextPiece | None = None
         for spans, after in zip(pieces, [*pieces[1:], None], strict=True):
             if ahead is not None:
                 rows.begin(spans, ahead.any_nulls)
@@ -95,7 +95,7 @@ class PairStages:
             arrivals, since = arrivals_of(spans), rows.starts()
             ahead = None
             if after is not None and not rows.must_move(spans, after):
-                ahead = _Ahead(rows, inputs, after, spans)
+                ahead = _NextPiece(rows, inputs, after, spans)
             enter = partial(self._enter, arrivals)
             _, count = both(partial(_then_place, rest, ahead), partial(_then_place, enter, ahead))
             if count is None:
@@ -145,7 +145,7 @@ class PairStages:
         return expand
 
 
-def _then_place(work: Callable[[], Result], ahead: _Ahead | None) -> Result:
+def _then_place(work: Callable[[], Result], ahead: _NextPiece | None) -> Result:
     result = work()
     if ahead is not None:
         ahead.place()

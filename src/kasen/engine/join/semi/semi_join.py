@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from kasen.engine.batch import I64, Batch, Bound, empty
+from kasen.engine.batch import I64, Batch, Frontier, empty
 from kasen.engine.join.hash.hash_join import Residual, oldest
 from kasen.engine.join.hash.kernels.hash_join import DONE, LEFT_FULL, OUTPUT_FULL, RIGHT_FULL
 from kasen.engine.join.semi.kernels import semi_join as by_keys
@@ -50,7 +50,7 @@ class SemiJoin:
             self._pairs = OutBuffer(left_columns + right_columns)
             self._pair_slots: I64 = np.empty(ROOM, np.int64)
 
-    def process(self, inputs: Sequence[Batch], upto: Bound) -> Batch:
+    def process(self, inputs: Sequence[Batch], upto: Frontier) -> Batch:
         del upto
         left, right = inputs
         if not len(left) and not len(right):
@@ -67,8 +67,8 @@ class SemiJoin:
         status = -1
         while status != DONE:
             status = by_keys.semi_join(
-                left.ts, left.sub, left.diff, left.data, *self._left.arrays,
-                right.ts, right.sub, right.diff, keys, right.nulls, *self._right.arrays,
+                left.ts, left.seq_tick, left.diff, left.data, *self._left.arrays,
+                right.ts, right.seq_tick, right.diff, keys, right.nulls, *self._right.arrays,
                 self._right_null, self._anti, *self._out.arrays, cursor,
             )  # fmt: skip
             if status == LEFT_FULL:
@@ -87,8 +87,8 @@ class SemiJoin:
         status = -1
         while status != DONE:
             status = by_pairs.find_pairs(
-                left.ts, left.sub, left.diff, left.data, *self._left.arrays,
-                right.ts, right.sub, right.diff, right.data, *self._right.arrays,
+                left.ts, left.seq_tick, left.diff, left.data, *self._left.arrays,
+                right.ts, right.seq_tick, right.diff, right.data, *self._right.arrays,
                 where, self._pair_slots, *self._pairs.arrays, cursor,
             )  # fmt: skip
             if status == RIGHT_FULL:
@@ -112,8 +112,8 @@ class SemiJoin:
     ) -> None:
         cursor[by_pairs.NEXT_PAIR] = 0
         while by_pairs.settle(
-            left.ts, left.sub, left.diff, left.data, where, end, self._left.slots,
-            pairs.ts, pairs.sub, pairs.diff, pair_slots, self._anti, last, *self._out.arrays, cursor,
+            left.ts, left.seq_tick, left.diff, left.data, where, end, self._left.slots,
+            pairs.ts, pairs.seq_tick, pairs.diff, pair_slots, self._anti, last, *self._out.arrays, cursor,
         ) == OUTPUT_FULL:  # fmt: skip
             self._out.next_chunk()
             cursor[by_pairs.SETTLED] = 0
@@ -122,7 +122,7 @@ class SemiJoin:
         assert position == 0, "of the right side only keys are held"
         return self._left.held_tuples()
 
-    def next_instant(self) -> Bound | None:
+    def next_instant(self) -> Frontier | None:
         return None
 
     def snapshot(self) -> State:
@@ -132,5 +132,5 @@ class SemiJoin:
         self._left.restore(state, "left")
         self._right.restore(state, "right")
 
-    def needs_input_since(self) -> Bound | None:
+    def needs_input_since(self) -> Frontier | None:
         return oldest(self._left, self._right)

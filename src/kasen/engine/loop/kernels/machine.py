@@ -144,12 +144,12 @@ def look(table: Any, firing: Any, control: Any, active: Any, upto_ts: Any, upto_
 
     The steps that fire at it are active; nothing has been said at it yet.
     """
-    ts = sub = NEVER
+    ts = seq_tick = NEVER
     for k in range(len(firing)):
         due = table[firing[k], DUE_TS]
-        if due < ts or (due == ts and table[firing[k], DUE_SUB] < sub):
-            ts, sub = due, table[firing[k], DUE_SUB]
-    if ts > upto_ts or (ts == upto_ts and sub >= upto_sub):
+        if due < ts or (due == ts and table[firing[k], DUE_SUB] < seq_tick):
+            ts, seq_tick = due, table[firing[k], DUE_SUB]
+    if ts > upto_ts or (ts == upto_ts and seq_tick >= upto_sub):
         return False
     for word in range(active.shape[1]):
         bits = active[ACTED, word]
@@ -159,9 +159,9 @@ def look(table: Any, firing: Any, control: Any, active: Any, upto_ts: Any, upto_
             bits &= bits - 1
     for k in range(len(firing)):
         step = firing[k]
-        if table[step, DUE_TS] == ts and table[step, DUE_SUB] == sub:
+        if table[step, DUE_TS] == ts and table[step, DUE_SUB] == seq_tick:
             active[ACTIVE, step // BITS] |= 1 << (step % BITS)
-    control[TS], control[SUB] = ts, sub
+    control[TS], control[SUB] = ts, seq_tick
     control[FILLED] = 0
     control[INSTANTS] += 1
     return True

@@ -72,14 +72,14 @@ def _lacks_queue(table: Any, step: Any, count: Any, control: Any) -> Any:
 
 
 @compiled(f"void({M}, int64, int64, int64, int64)")
-def _write_tuples(table: Any, step: Any, source: Any, ts: Any, sub: Any) -> None:
+def _write_tuples(table: Any, step: Any, source: Any, ts: Any, seq_tick: Any) -> None:
     """Writes the source's tuples behind the queue's end; the end is left where it is."""
     count, words, room, end = table[source, N], table[step, WORDS], table[step, QUEUE_ROOM], table[step, END]
     instants, data = matrix(table[step, INSTANTS], 2, room), matrix(table[step, QUEUE], words, room)
     rows = matrix(table[source, DATA], words, count)
     for i in range(count):
         instants[0, end + i] = ts
-        instants[1, end + i] = sub
+        instants[1, end + i] = seq_tick
     for word in range(words):
         for i in range(count):
             data[word, end + i] = rows[word, i]
@@ -145,9 +145,9 @@ def run_timed(table: Any, step: Any, control: Any, _work: Any, _labels: Any) -> 
     if left < entered_to:
         table[step, DUE_TS], table[step, DUE_SUB] = leaving(instants[0, left], instants[1, left], shape)
     if entered_to < end:
-        ts, sub = entering(instants[0, entered_to], instants[1, entered_to], shape)
-        if ts < table[step, DUE_TS] or (ts == table[step, DUE_TS] and sub < table[step, DUE_SUB]):
-            table[step, DUE_TS], table[step, DUE_SUB] = ts, sub
+        ts, seq_tick = entering(instants[0, entered_to], instants[1, entered_to], shape)
+        if ts < table[step, DUE_TS] or (ts == table[step, DUE_TS] and seq_tick < table[step, DUE_SUB]):
+            table[step, DUE_TS], table[step, DUE_SUB] = ts, seq_tick
     _move_on(table, step, left, end)
     return DONE
 
@@ -242,13 +242,13 @@ def take_delayed(table: Any, step: Any, control: Any) -> Any:
     if _lacks_queue(table, step, count, control):
         return WANTS_STATE
     length = table[step, DELAY_LENGTH]
-    ts, sub = control[TS], control[SUB]
+    ts, seq_tick = control[TS], control[SUB]
     if length < 0:
-        sub += 1
+        seq_tick += 1
     else:
         ts = NEVER if ts > NEVER - length else ts + length
-    _write_tuples(table, step, source, ts, sub)
+    _write_tuples(table, step, source, ts, seq_tick)
     if table[step, START] == table[step, END]:
-        table[step, DUE_TS], table[step, DUE_SUB] = ts, sub
+        table[step, DUE_TS], table[step, DUE_SUB] = ts, seq_tick
     table[step, END] += count
     return DONE

@@ -63,10 +63,10 @@ _FEW = 8
 def read_input(table: Any, step: Any, control: Any, _work: Any, _labels: Any) -> Any:
     """The outside step's changes at this instant."""
     size = table[step, BATCH_SIZE]
-    ts, sub = vector(table[step, BATCH_TS], size), vector(table[step, BATCH_SUB], size)
+    ts, seq_tick = vector(table[step, BATCH_TS], size), vector(table[step, BATCH_SUB], size)
     begin = table[step, BATCH_NEXT]
     end = begin + 1
-    while end < size and ts[end] == control[TS] and sub[end] == control[SUB]:
+    while end < size and ts[end] == control[TS] and seq_tick[end] == control[SUB]:
         end += 1
     count = end - begin
     if lacks_room(table, step, count, control):
@@ -81,7 +81,7 @@ def read_input(table: Any, step: Any, control: Any, _work: Any, _labels: Any) ->
             out[word, i] = data[word, begin + i]
     table[step, BATCH_NEXT] = end
     table[step, DUE_TS] = ts[end] if end < size else NEVER
-    table[step, DUE_SUB] = sub[end] if end < size else NEVER
+    table[step, DUE_SUB] = seq_tick[end] if end < size else NEVER
     own(table, step, count)
     return DONE
 

@@ -138,21 +138,21 @@ def run_join(table: Any, step: Any, control: Any, work: Any, labels: Any) -> Any
     l_size, r_size = table[step, LEFT + SLOTS_SIZE], table[step, RIGHT + SLOTS_SIZE]
     l_words, r_words = table[one, WORDS], table[other, WORDS]
     words = table[step, WORDS]
-    ts, sub = work[NOW_TS], work[NOW_SUB]
+    ts, seq_tick = work[NOW_TS], work[NOW_SUB]
     out = matrix(table[step, OWN_DATA], words, room)
     why = join.join(
-        ts[:left], sub[:left], vector(table[one, DIFF], left), matrix(table[one, DATA], l_words, left),
+        ts[:left], seq_tick[:left], vector(table[one, DIFF], left), matrix(table[one, DATA], l_words, left),
         vector(table[step, LEFT + KEYS], table[step, LEFT + KEYS_SIZE]),
         matrix(table[step, LEFT + SLOTS], l_size, SLOT + l_words),
         matrix(table[step, LEFT + HEADS], 2, l_size), vector(table[step, LEFT + COUNTS], 3),
         matrix(table[step, LEFT + AHEAD], 5, 64),
-        ts[:right], sub[:right], vector(table[other, DIFF], right),
+        ts[:right], seq_tick[:right], vector(table[other, DIFF], right),
         matrix(table[other, DATA], r_words, right),
         vector(table[step, RIGHT + KEYS], table[step, RIGHT + KEYS_SIZE]),
         matrix(table[step, RIGHT + SLOTS], r_size, SLOT + r_words),
         matrix(table[step, RIGHT + HEADS], 2, r_size), vector(table[step, RIGHT + COUNTS], 3),
         matrix(table[step, RIGHT + AHEAD], 5, 64),
-        ts[:room], sub[:room], vector(table[step, OWN_DIFF], room), out, cursor,
+        ts[:room], seq_tick[:room], vector(table[step, OWN_DIFF], room), out, cursor,
     )  # fmt: skip
     if why != join.DONE:
         control[WANTED] = 2 * room if why == join.OUTPUT_FULL else why
@@ -189,18 +189,18 @@ def run_semi_join(table: Any, step: Any, control: Any, work: Any, _labels: Any) 
         for i in range(right):
             keys[k, i] = data[columns[k], i]
     l_size, r_size = table[step, LEFT + SLOTS_SIZE], table[step, RIGHT + SLOTS_SIZE]
-    ts, sub = work[NOW_TS], work[NOW_SUB]
+    ts, seq_tick = work[NOW_TS], work[NOW_SUB]
     why = semi_join.semi_join(
-        ts[:left], sub[:left], vector(table[one, DIFF], left), matrix(table[one, DATA], words, left),
+        ts[:left], seq_tick[:left], vector(table[one, DIFF], left), matrix(table[one, DATA], words, left),
         vector(table[step, LEFT + KEYS], table[step, LEFT + KEYS_SIZE]),
         matrix(table[step, LEFT + SLOTS], l_size, SLOT + words),
         matrix(table[step, LEFT + HEADS], 2, l_size), vector(table[step, LEFT + COUNTS], 3),
-        ts[:right], sub[:right], vector(table[other, DIFF], right), keys, data[r_words - 1],
+        ts[:right], seq_tick[:right], vector(table[other, DIFF], right), keys, data[r_words - 1],
         vector(table[step, RIGHT + KEYS], keys_size),
         matrix(table[step, RIGHT + SLOTS], r_size, SLOT + keys_size + 1),
         matrix(table[step, RIGHT + HEADS], 2, r_size), vector(table[step, RIGHT + COUNTS], 3),
         table[step, RIGHT_NULL], table[step, ANTI] != 0,
-        ts[:room], sub[:room], vector(table[step, OWN_DIFF], room),
+        ts[:room], seq_tick[:room], vector(table[step, OWN_DIFF], room),
         matrix(table[step, OWN_DATA], words, room), cursor,
     )  # fmt: skip
     if why != join.DONE:
@@ -226,10 +226,10 @@ def run_aggregate(table: Any, step: Any, control: Any, work: Any, labels: Any) -
     if lacks_room(table, step, 2 * count, control):
         return WANTS_ROOM
     fill_now(work, control, 2 * count)
-    ts, sub = work[NOW_TS], work[NOW_SUB]
+    ts, seq_tick = work[NOW_TS], work[NOW_SUB]
     buffer = vector(table[step, BUFFER], table[step, BUFFER_SIZE])
     why = groups.aggregate(
-        ts[:count], sub[:count], vector(diffs, count), matrix(rows, words, count),
+        ts[:count], seq_tick[:count], vector(diffs, count), matrix(rows, words, count),
         matrix(table[step, PARTS], table[step, PARTS_SIZE], PART),
         matrix(table[step, OUTS], table[step, OUTS_SIZE], OUT),
         vector(table[step, TABLE], table[step, TABLE_SIZE]),
@@ -247,7 +247,7 @@ def run_aggregate(table: Any, step: Any, control: Any, work: Any, labels: Any) -
         return WANTS_STATE
     put_out = inner[groups.PUT_OUT]
     out, diff = matrix(table[step, OWN_DATA], columns, put_out), vector(table[step, OWN_DIFF], put_out)
-    to_columns(buffer, put_out, ts[:put_out], sub[:put_out], diff, out, 0)
+    to_columns(buffer, put_out, ts[:put_out], seq_tick[:put_out], diff, out, 0)
     own(table, step, put_out)
     table[step, DUE_TS] = table[step, DUE_SUB] = NEVER
     return DONE
@@ -265,16 +265,16 @@ def run_bag(table: Any, step: Any, control: Any, work: Any, _labels: Any) -> Any
     if lacks_room(table, step, most, control):
         return WANTS_ROOM
     fill_now(work, control, most)
-    ts, sub = work[NOW_TS], work[NOW_SUB]
+    ts, seq_tick = work[NOW_TS], work[NOW_SUB]
     right_diff = table[other, DIFF] if other >= 0 else table[one, DIFF]
     right_data = table[other, DATA] if other >= 0 else table[one, DATA]
     why = bag.combine(
-        ts[:left], sub[:left], vector(table[one, DIFF], left), matrix(table[one, DATA], words, left),
-        ts[:right], sub[:right], vector(right_diff, right), matrix(right_data, words, right),
+        ts[:left], seq_tick[:left], vector(table[one, DIFF], left), matrix(table[one, DATA], words, left),
+        ts[:right], seq_tick[:right], vector(right_diff, right), matrix(right_data, words, right),
         vector(table[step, BAG_TABLE], table[step, BAG_TABLE_SIZE]),
         vector(table[step, BAG_RECORDS], table[step, BAG_RECORDS_SIZE]),
         vector(table[step, BAG_TOUCHED], table[step, BAG_TOUCHED_SIZE]),
-        ts[:most], sub[:most], vector(table[step, OWN_DIFF], most),
+        ts[:most], seq_tick[:most], vector(table[step, OWN_DIFF], most),
         matrix(table[step, OWN_DATA], words, most), inner,
     )  # fmt: skip
     if why != bag.DONE:

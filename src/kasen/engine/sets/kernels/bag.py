@@ -39,7 +39,7 @@ def multiplicity(mode: Any, left: Any, right: Any) -> Any:
 @compiled(f"UniTuple(int64, 2)({V}, {V}, {V}, {M}, int64, int64, int64, {V}, {V}, {V}, {V})")
 def _take_in(
     ts: Any,
-    sub: Any,
+    seq_tick: Any,
     diff: Any,
     data: Any,
     row: Any,
@@ -52,7 +52,7 @@ def _take_in(
 ) -> Any:
     """Counts one side's rows of the instant under way; the next row, and how many slots are touched."""
     width = control[RECORD]
-    while row < len(ts) and ts[row] == control[NOW_TS] and sub[row] == control[NOW_SUB]:
+    while row < len(ts) and ts[row] == control[NOW_TS] and seq_tick[row] == control[NOW_SUB]:
         slot = find_or_claim(data, row, len(data) - 1, table, records, width)
         if slot == 0:
             break
@@ -70,7 +70,7 @@ def _take_in(
 )
 def combine(
     ts: Any,
-    sub: Any,
+    seq_tick: Any,
     diff: Any,
     data: Any,
     right_ts: Any,
@@ -98,11 +98,11 @@ def combine(
         if count == 0:
             left = j == len(right_ts)
             if i < len(ts) and not left:
-                left = ts[i] < right_ts[j] or (ts[i] == right_ts[j] and sub[i] <= right_sub[j])
+                left = ts[i] < right_ts[j] or (ts[i] == right_ts[j] and seq_tick[i] <= right_sub[j])
             control[NOW_TS] = ts[i] if left else right_ts[j]
-            control[NOW_SUB] = sub[i] if left else right_sub[j]
-        i, count = _take_in(ts, sub, diff, data, i, LEFT, count, table, records, touched, control)
-        if i == len(ts) or ts[i] != control[NOW_TS] or sub[i] != control[NOW_SUB]:
+            control[NOW_SUB] = seq_tick[i] if left else right_sub[j]
+        i, count = _take_in(ts, seq_tick, diff, data, i, LEFT, count, table, records, touched, control)
+        if i == len(ts) or ts[i] != control[NOW_TS] or seq_tick[i] != control[NOW_SUB]:
             j, count = _take_in(
                 right_ts, right_sub, right_diff, right_data, j, RIGHT, count, table, records, touched, control
             )

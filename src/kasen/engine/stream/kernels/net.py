@@ -24,7 +24,7 @@ def _equal_rows(data: I64, one: int, other: int) -> bool:
 
 
 @njit("UniTuple(int64[::1], 2)(int64[::1], int64[::1], int64[::1], int64[:, ::1])", cache=True, nogil=True)
-def consolidate(ts: I64, sub: I64, diff: I64, data: I64) -> tuple[I64, I64]:
+def consolidate(ts: I64, seq_tick: I64, diff: I64, data: I64) -> tuple[I64, I64]:
     """Positions of the first change of each different row of each instant, and the row's net diff there.
 
     ts, sub, diff are [n], data is [columns + 1, n], in instant order. Rows whose diffs cancel are left
@@ -38,7 +38,7 @@ def consolidate(ts: I64, sub: I64, diff: I64, data: I64) -> tuple[I64, I64]:
     begin = 0
     while begin < n:
         end = begin + 1
-        while end < n and ts[end] == ts[begin] and sub[end] == sub[begin]:
+        while end < n and ts[end] == ts[begin] and seq_tick[end] == seq_tick[begin]:
             end += 1
         first = size
         if end - begin <= _FEW:

@@ -42,7 +42,9 @@ def _take_in(data: Any, row: Any, weight: Any, table: Any, records: Any, there: 
 
 
 @compiled(f"void(int64, int64, int64, {V}, {V}, {V}, {V})")
-def _put_out(columns: Any, ts: Any, sub: Any, records: Any, there: Any, buffer: Any, control: Any) -> None:
+def _put_out(
+    columns: Any, ts: Any, seq_tick: Any, records: Any, there: Any, buffer: Any, control: Any
+) -> None:
     """The whole bag at an instant. The buffer has room."""
     width = KEY + columns + 1
     at = control[PUT_OUT] * (FRONT + columns + 1)
@@ -50,7 +52,7 @@ def _put_out(columns: Any, ts: Any, sub: Any, records: Any, there: Any, buffer: 
         base = there[i] * width
         for _ in range(records[base + ROWS]):
             buffer[at] = ts
-            buffer[at + 1] = sub
+            buffer[at + 1] = seq_tick
             buffer[at + 2] = 1
             at += FRONT
             for column in range(columns):
@@ -64,7 +66,7 @@ def _put_out(columns: Any, ts: Any, sub: Any, records: Any, there: Any, buffer: 
 @compiled(f"int64({V}, {V}, {V}, {M}, {V}, {V}, {V}, {V}, {V}, {V}, {V})", inline=False)
 def whole(
     ts: Any,
-    sub: Any,
+    seq_tick: Any,
     diff: Any,
     data: Any,
     fire_ts: Any,
@@ -84,7 +86,7 @@ def whole(
         f = control[FIRING]
         i = control[NEXT]
         while i < n and (
-            f == len(fire_ts) or ts[i] < fire_ts[f] or (ts[i] == fire_ts[f] and sub[i] <= fire_sub[f])
+            f == len(fire_ts) or ts[i] < fire_ts[f] or (ts[i] == fire_ts[f] and seq_tick[i] <= fire_sub[f])
         ):
             if not _take_in(data, i, diff[i], table, records, there, control):
                 control[NEXT] = i

@@ -41,7 +41,7 @@ def _is_before(data: Any, diff: Any, orders: Any, labels: Any, one: Any, other: 
 
 
 @compiled(f"boolean({V}, {V}, {V}, {V}, {M}, {V})", inline=False)
-def are_sorted(ts: Any, sub: Any, diff: Any, orders: Any, data: Any, labels: Any) -> Any:
+def are_sorted(ts: Any, seq_tick: Any, diff: Any, orders: Any, data: Any, labels: Any) -> Any:
     """Whether changes in instant order are also sorted by value and diff within each instant.
 
     Mostly the first column decides, without a NULL and as an integer.
@@ -49,7 +49,7 @@ def are_sorted(ts: Any, sub: Any, diff: Any, orders: Any, data: Any, labels: Any
     first, nulls = data[0], data[len(data) - 1]
     plain = len(data) > 1 and orders[0] == 0
     for row in range(1, len(ts)):
-        if ts[row] != ts[row - 1] or sub[row] != sub[row - 1]:
+        if ts[row] != ts[row - 1] or seq_tick[row] != seq_tick[row - 1]:
             continue
         if plain and first[row] > first[row - 1] and not (nulls[row] | nulls[row - 1]) & 1:
             continue
@@ -59,13 +59,13 @@ def are_sorted(ts: Any, sub: Any, diff: Any, orders: Any, data: Any, labels: Any
 
 
 @compiled(f"int64({V}, {V}, {V})", inline=False)
-def find_ties(ts: Any, sub: Any, rows: Any) -> Any:
+def find_ties(ts: Any, seq_tick: Any, rows: Any) -> Any:
     """Writes where a row and the next are at one instant; returns how often. `rows` is as long as `ts`."""
     count = np.int64(0)
     for i in range(len(ts) - 1):
         one, after = np.uint64(i), np.uint64(i + 1)
         rows[np.uint64(count)] = i
-        count += np.int64(ts[one] == ts[after]) & np.int64(sub[one] == sub[after])
+        count += np.int64(ts[one] == ts[after]) & np.int64(seq_tick[one] == seq_tick[after])
     return count
 
 
@@ -158,7 +158,7 @@ def sort_instants(
     spare: Any,
     counts: Any,
     ts: Any,
-    sub: Any,
+    seq_tick: Any,
     diff: Any,
     orders: Any,
     data: Any,
@@ -175,7 +175,7 @@ def sort_instants(
     while begin < n:
         at = rows[begin]
         end = begin + 1
-        while end < n and ts[rows[end]] == ts[at] and sub[rows[end]] == sub[at]:
+        while end < n and ts[rows[end]] == ts[at] and seq_tick[rows[end]] == seq_tick[at]:
             end += 1
         if end - begin > 4 * _FEW and countable[0] and _deal(rows, begin, end, spare, counts, data):
             i = begin

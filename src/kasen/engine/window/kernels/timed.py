@@ -20,18 +20,18 @@ def _plus(ts: Any, length: Any) -> Any:
 
 
 @compiled(f"UniTuple(int64, 2)(int64, int64, {V})")
-def entering(ts: Any, sub: Any, shape: Any) -> Any:
+def entering(ts: Any, seq_tick: Any, shape: Any) -> Any:
     """The instant at which a tuple of this instant enters."""
     if shape[KIND] == SLIDING:
         return (ts // shape[SLIDE] + 1) * shape[SLIDE], 0
-    return ts, sub
+    return ts, seq_tick
 
 
 @compiled(f"UniTuple(int64, 2)(int64, int64, {V})")
-def leaving(ts: Any, sub: Any, shape: Any) -> Any:
+def leaving(ts: Any, seq_tick: Any, shape: Any) -> Any:
     """The instant at which it leaves."""
     if shape[KIND] == NOW:
-        return ts, sub + 1
+        return ts, seq_tick + 1
     if shape[KIND] == RANGE:
         return _plus(ts, shape[LENGTH] + 1), 0
     return (_plus(ts, shape[LENGTH]) // shape[SLIDE] + 1) * shape[SLIDE], 0
@@ -40,14 +40,14 @@ def leaving(ts: Any, sub: Any, shape: Any) -> Any:
 @compiled(f"UniTuple(int64, 2)({M}, int64, int64, int64, {V})", inline=False)
 def due(instants: Any, start: Any, entered: Any, end: Any, shape: Any) -> Any:
     """The next instant at which a tuple of the queue enters or leaves; the queue is as in `moved`."""
-    ts, sub = _GREATEST, _GREATEST
+    ts, seq_tick = _GREATEST, _GREATEST
     if entered < end:
-        ts, sub = entering(instants[0, entered], instants[1, entered], shape)
+        ts, seq_tick = entering(instants[0, entered], instants[1, entered], shape)
     if start < entered:
         out_ts, out_sub = leaving(instants[0, start], instants[1, start], shape)
-        if out_ts < ts or (out_ts == ts and out_sub < sub):
-            ts, sub = out_ts, out_sub
-    return ts, sub
+        if out_ts < ts or (out_ts == ts and out_sub < seq_tick):
+            ts, seq_tick = out_ts, out_sub
+    return ts, seq_tick
 
 
 @compiled(f"UniTuple(int64, 2)({M}, int64, int64, int64, {V}, int64, int64)", inline=False)
@@ -57,13 +57,13 @@ def moved(instants: Any, start: Any, entered: Any, end: Any, shape: Any, upto_ts
     `instants` [2, room]: ts and sub. Those in [start, end) are held, those before `entered` have entered.
     """
     while entered < end:
-        ts, sub = entering(instants[0, entered], instants[1, entered], shape)
-        if ts > upto_ts or (ts == upto_ts and sub >= upto_sub):
+        ts, seq_tick = entering(instants[0, entered], instants[1, entered], shape)
+        if ts > upto_ts or (ts == upto_ts and seq_tick >= upto_sub):
             break
         entered += 1
     while start < entered:
-        ts, sub = leaving(instants[0, start], instants[1, start], shape)
-        if ts > upto_ts or (ts == upto_ts and sub >= upto_sub):
+        ts, seq_tick = leaving(instants[0, start], instants[1, start], shape)
+        if ts > upto_ts or (ts == upto_ts and seq_tick >= upto_sub):
             break
         start += 1
     return start, entered

@@ -22,7 +22,7 @@ _JOINED = {"and": kernel.AND, "or": kernel.OR}
 _MOST_REGISTERS, _MOST_CHOICES = 32, 8
 
 
-class _NotSoError(Exception):
+class _NoInstructionError(Exception):
     """The expression has a part that no instruction computes."""
 
 
@@ -31,7 +31,7 @@ def block_program(expr: Expr, dictionary: Dictionary) -> BlockProgram | None:
     writer = _Writer(dictionary)
     try:
         writer.write(expr)
-    except _NotSoError:
+    except _NoInstructionError:
         return None
     if not writer.columns:
         return None
@@ -75,13 +75,13 @@ class _Writer:
                 return self._compare(_TURNED[op], b, a)
             case Call(op=op, type=type_, args=(a, b)) if op in _INTEGERS:
                 return self._do(_arithmetic(op, type_), self.write(a), self.write(b))
-        raise _NotSoError
+        raise _NoInstructionError
 
     def _compare(self, op: int, a: Expr, b: Expr) -> int:
         left, right = self.write(a), self.write(b)
         if op in (kernel.LESS, kernel.LESS_EQUAL):
             if a.type.kind is Kind.VARCHAR:
-                raise _NotSoError
+                raise _NoInstructionError
             if a.type.kind is Kind.DOUBLE:
                 left, right = (self._do(kernel.COMPARABLE, each, each) for each in (left, right))
         return self._do(op, left, right)
@@ -95,7 +95,7 @@ class _Writer:
     def _load(self, column: int) -> int:
         if column not in self.columns:
             if len(self.columns) == kernel.COLUMNS:
-                raise _NotSoError
+                raise _NoInstructionError
             self.columns.append(column)
         return self._do(kernel.LOAD, self.columns.index(column), 0)
 
@@ -118,7 +118,7 @@ class _Writer:
     def _new(self) -> int:
         self._registers += 1
         if self._registers > _MOST_REGISTERS:
-            raise _NotSoError
+            raise _NoInstructionError
         return self._registers - 1
 
 
@@ -127,4 +127,4 @@ def _arithmetic(op: str, type_: Type) -> int:
         return _INTEGERS[op]
     if type_.kind is Kind.DOUBLE:
         return _DOUBLES[op]
-    raise _NotSoError
+    raise _NoInstructionError

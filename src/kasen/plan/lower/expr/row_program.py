@@ -47,14 +47,14 @@ class NoProgramError(Exception):
 
 def program_of_items(items: Sequence[Expr], dictionary: Dictionary) -> Program:
     """A program that computes every item of a SELECT list; plain columns are copied."""
-    maker = _Maker(dictionary)
+    maker = _ProgramWriter(dictionary)
     results = [each.index if isinstance(each, Column) else -1 - maker.compile(each) for each in items]
     return maker.program(results)
 
 
 def program_of_condition(condition: Expr, dictionary: Dictionary) -> Program:
     """A program whose one result is TRUE where the condition is. It ends at the first part that is not."""
-    maker = _Maker(dictionary)
+    maker = _ProgramWriter(dictionary)
     result = maker.register()
     exits = []
     for part in conjuncts(condition):
@@ -70,7 +70,7 @@ def order_of(type_: Type) -> int:
     return codes.get(type_.kind, ORDER_INTEGER)
 
 
-class _Maker:
+class _ProgramWriter:
     """Writes one program. Each value has a register of its own, so constants keep theirs."""
 
     def __init__(self, dictionary: Dictionary) -> None:

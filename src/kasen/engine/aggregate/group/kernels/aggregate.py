@@ -32,17 +32,17 @@ S = "uint64[::1]"
 
 
 @compiled(f"int64({V}, {V}, {V}, boolean, int64, int64)")
-def _block_end(ts: Any, sub: Any, diff: Any, all_enter: Any, row: Any, most: Any) -> Any:
+def _block_end(ts: Any, seq_tick: Any, diff: Any, all_enter: Any, row: Any, most: Any) -> Any:
     """Up to where rows enter at the instant of this one, at most so many; `row` if not worth it."""
     n = len(ts)
     far = row + WORTH - 1
-    if far >= n or ts[far] != ts[row] or sub[far] != sub[row]:
+    if far >= n or ts[far] != ts[row] or seq_tick[far] != seq_tick[row]:
         return row
     # Changes are in order of their instants: the last one of a stretch tells of all before it.
     end, beyond = far + 1, min(row + most, n)
     while end < beyond:
         middle = (end + beyond) >> 1
-        if ts[middle] == ts[row] and sub[middle] == sub[row]:
+        if ts[middle] == ts[row] and seq_tick[middle] == seq_tick[row]:
             end = middle + 1
         else:
             beyond = middle
@@ -56,7 +56,7 @@ def _block_end(ts: Any, sub: Any, diff: Any, all_enter: Any, row: Any, most: Any
 )
 def aggregate(
     ts: Any,
-    sub: Any,
+    seq_tick: Any,
     diff: Any,
     data: Any,
     parts: Any,
@@ -96,8 +96,8 @@ def aggregate(
         if not enough:
             return WANTS_SPAN
     while row < n or count > 0:
-        while row < n and (count == 0 or (ts[row] == ts[row - 1] and sub[row] == sub[row - 1])):
-            stop = _block_end(ts, sub, diff, all_enter, row, most) if control[BLOCKS] else row
+        while row < n and (count == 0 or (ts[row] == ts[row - 1] and seq_tick[row] == seq_tick[row - 1])):
+            stop = _block_end(ts, seq_tick, diff, all_enter, row, most) if control[BLOCKS] else row
             if stop > row:
                 found = (
                     find_all(data, row, stop, whole, keys, table, records, width, guesses, slots)
@@ -143,7 +143,9 @@ def aggregate(
             base = slot * width
             if control[SUMS]:
                 settle(parts, records, base)
-            rows = report(buffer, rows, ts[row - 1], sub[row - 1], outs, records, base, keys, pool, scratch)
+            rows = report(
+                buffer, rows, ts[row - 1], seq_tick[row - 1], outs, records, base, keys, pool, scratch
+            )
             if keys and records[base + ROWS] == 0:
                 release(slot, keys, table, records, width)
         count = 0

@@ -40,11 +40,11 @@ def null_bits(keys: I64) -> int:
 
 
 @compiled(f"boolean({V}, {V}, int64, {V}, {V}, int64)")
-def comes_first(ts: I64, sub: I64, i: int, other_ts: I64, other_sub: I64, j: int) -> bool:
+def comes_first(ts: I64, seq_tick: I64, i: int, other_ts: I64, other_sub: I64, j: int) -> bool:
     """Whether change i, if there is one, is not later than change j of the other side, if there is one."""
     if i == len(ts) or j == len(other_ts):
         return i < len(ts)
-    return bool(ts[i] < other_ts[j] or (ts[i] == other_ts[j] and sub[i] <= other_sub[j]))
+    return bool(ts[i] < other_ts[j] or (ts[i] == other_ts[j] and seq_tick[i] <= other_sub[j]))
 
 
 @compiled(f"int64({M}, {V}, int64, {M}, {M}, {M}, {M}, {M})")
@@ -82,7 +82,7 @@ def look_ahead(
 @compiled(f"int64(int64, int64, int64, {M}, int64, boolean, {M}, int64, {V}, {V}, {V}, {M}, {V})")
 def pair_up(
     ts: int,
-    sub: int,
+    seq_tick: int,
     diff: int,
     data: I64,
     row: int,
@@ -105,7 +105,7 @@ def pair_up(
     n = cursor[WRITTEN]
     while partner != NONE and n < len(out_ts):
         out_ts[n] = ts
-        out_sub[n] = sub
+        out_sub[n] = seq_tick
         out_diff[n] = diff * slots[partner, WEIGHT]
         for c in range(columns):
             out_data[at + c, n] = data[c, row]

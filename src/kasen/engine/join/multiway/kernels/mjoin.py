@@ -86,8 +86,8 @@ C = "int64[:, :, ::1]"
 
 
 @compiled("boolean(int64, int64, int64, int64)")
-def before(ts: Any, sub: Any, other_ts: Any, other_sub: Any) -> Any:
-    return ts < other_ts or (ts == other_ts and sub < other_sub)
+def before(ts: Any, seq_tick: Any, other_ts: Any, other_sub: Any) -> Any:
+    return ts < other_ts or (ts == other_ts and seq_tick < other_sub)
 
 
 @compiled(f"UniTuple(int64, 2)({V}, {M}, int64)")
@@ -105,27 +105,27 @@ def expiry(arena: Any, cfg: Any, i: Any) -> Any:
 @compiled(f"boolean({V}, {M}, {V}, {V}, int64, int64)")
 def seek(arena: Any, cfg: Any, inbox: Any, state: Any, upto_ts: Any, upto_sub: Any) -> Any:
     """Finds the next instant before the frontier at which something happens; whether there is one."""
-    ts, sub = upto_ts, upto_sub
+    ts, seq_tick = upto_ts, upto_sub
     for i in range(len(cfg)):
         if cfg[i, AT] < cfg[i, COUNT]:
             row = cfg[i, INBOX] + cfg[i, AT] * cfg[i, IN_STRIDE]
-            if before(inbox[row + IN_TS], inbox[row + IN_SUB], ts, sub):
-                ts, sub = inbox[row + IN_TS], inbox[row + IN_SUB]
+            if before(inbox[row + IN_TS], inbox[row + IN_SUB], ts, seq_tick):
+                ts, seq_tick = inbox[row + IN_TS], inbox[row + IN_SUB]
         if state[MODE] == ALL:
             out_ts, out_sub = expiry(arena, cfg, i)
-            if before(out_ts, out_sub, ts, sub):
-                ts, sub = out_ts, out_sub
-    state[TS], state[SUB] = ts, sub
-    return before(ts, sub, upto_ts, upto_sub)
+            if before(out_ts, out_sub, ts, seq_tick):
+                ts, seq_tick = out_ts, out_sub
+    state[TS], state[SUB] = ts, seq_tick
+    return before(ts, seq_tick, upto_ts, upto_sub)
 
 
 @compiled(f"void({V}, {M}, {V}, {V}, int64)")
 def gather(arena: Any, cfg: Any, inbox: Any, state: Any, i: Any) -> None:
     """Which rows of input i enter and leave at this instant; those that left before it go without a word."""
-    ts, sub = state[TS], state[SUB]
+    ts, seq_tick = state[TS], state[SUB]
     at, stride = cfg[i, AT], cfg[i, IN_STRIDE]
     row = cfg[i, INBOX] + at * stride
-    while at < cfg[i, COUNT] and inbox[row + IN_TS] == ts and inbox[row + IN_SUB] == sub:
+    while at < cfg[i, COUNT] and inbox[row + IN_TS] == ts and inbox[row + IN_SUB] == seq_tick:
         at += 1
         row += stride
     cfg[i, ARRIVED] = at
@@ -137,20 +137,20 @@ def gather(arena: Any, cfg: Any, inbox: Any, state: Any, i: Any) -> None:
         cfg[i, LEAVE_TO] = max(cfg[i, START], cfg[i, NEXT] + entering - cfg[i, LENGTH])
     elif kind == RANGE:
         out_ts, out_sub = expiry(arena, cfg, i)
-        while before(out_ts, out_sub, ts, sub):
+        while before(out_ts, out_sub, ts, seq_tick):
             cfg[i, START] += 1
             out_ts, out_sub = expiry(arena, cfg, i)
         oldest = cfg[i, START]
-        while out_ts == ts and out_sub == sub:
+        while out_ts == ts and out_sub == seq_tick:
             cfg[i, START] += 1
             out_ts, out_sub = expiry(arena, cfg, i)
         cfg[i, LEAVE_TO] = cfg[i, START]
         cfg[i, START] = oldest
     elif kind == NOW:
         out_ts, out_sub = expiry(arena, cfg, i)
-        if before(out_ts, out_sub, ts, sub):
+        if before(out_ts, out_sub, ts, seq_tick):
             cfg[i, START] = cfg[i, NEXT]
-        cfg[i, LEAVE_TO] = cfg[i, NEXT] if out_ts == ts and out_sub == sub else cfg[i, START]
+        cfg[i, LEAVE_TO] = cfg[i, NEXT] if out_ts == ts and out_sub == seq_tick else cfg[i, START]
     else:
         cfg[i, LEAVE_TO] = cfg[i, START]
 

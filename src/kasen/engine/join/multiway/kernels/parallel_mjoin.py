@@ -76,15 +76,15 @@ def dispatch(
     n = 0
     while seek(arena, cfg, inbox, state, upto_ts, upto_sub):
         begin(arena, cfg, inbox, state)
-        ts, sub = state[TS], state[SUB]
+        ts, seq_tick = state[TS], state[SUB]
         for i in range(len(cfg)):
             if state[LEAVERS]:
                 for number in range(cfg[i, START], cfg[i, LEAVE_TO]):
-                    events[n, E_TS], events[n, E_SUB], events[n, E_INPUT] = ts, sub, i
+                    events[n, E_TS], events[n, E_SUB], events[n, E_INPUT] = ts, seq_tick, i
                     events[n, E_NUMBER], events[n, E_DIFF] = number, -1
                     n += 1
             # Rows also leave without a word, some of them before this instant.
-            events[n, E_TS], events[n, E_SUB], events[n, E_INPUT] = ts, sub, i
+            events[n, E_TS], events[n, E_SUB], events[n, E_INPUT] = ts, seq_tick, i
             events[n, E_NUMBER], events[n, E_DIFF] = cfg[i, LEAVE_TO], 0
             n += cfg[i, LEAVE_TO] > told[i]
             told[i] = cfg[i, START] = cfg[i, LEAVE_TO]
@@ -96,10 +96,10 @@ def dispatch(
                     continue
                 enter(arena, cfg, i, inbox, at)
                 if not null:
-                    events[n, E_TS], events[n, E_SUB], events[n, E_INPUT] = ts, sub, i
+                    events[n, E_TS], events[n, E_SUB], events[n, E_INPUT] = ts, seq_tick, i
                     events[n, E_NUMBER], events[n, E_DIFF] = cfg[i, NEXT], 1
                     n += 1
-                cfg[i, NOW_TS], cfg[i, NOW_SUB] = ts, sub
+                cfg[i, NOW_TS], cfg[i, NOW_SUB] = ts, seq_tick
                 cfg[i, NEXT] += 1
             cfg[i, AT] = cfg[i, ARRIVED]
     return n

@@ -120,12 +120,12 @@ def move(arena: Any, cfg: Any, index: Any, i: Any, target: Any, ring: Any, times
 
 
 @compiled(f"void({V}, {V}, {V}, {M}, {M}, {M}, int64, {V})", inline=False)
-def receive(ts: Any, sub: Any, diff: Any, data: Any, cfg: Any, index: Any, i: Any, inbox: Any) -> None:
+def receive(ts: Any, seq_tick: Any, diff: Any, data: Any, cfg: Any, index: Any, i: Any, inbox: Any) -> None:
     """Writes a batch into input i's inbox, with the hashes of its keys."""
     words, first, indexes = cfg[i, WORDS], cfg[i, FIRST_INDEX], cfg[i, INDEXES]
     to = cfg[i, INBOX]
     for n in range(len(ts)):
-        inbox[to + IN_TS], inbox[to + IN_SUB], inbox[to + IN_DIFF] = ts[n], sub[n], diff[n]
+        inbox[to + IN_TS], inbox[to + IN_SUB], inbox[to + IN_DIFF] = ts[n], seq_tick[n], diff[n]
         for x in range(indexes):
             state = GOLDEN
             for k in range(index[first + x, KEYS]):

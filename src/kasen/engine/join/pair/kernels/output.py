@@ -23,7 +23,9 @@ def verify(store: Any, cfg: Any, keys: Any, pairs: Any, count: Any) -> Any:
 
 
 @compiled(f"void({V}, {M}, {J}, {V}, int64, {V}, {V}, int64)", inline=False)
-def instants(store: Any, cfg: Any, pairs: Any, subs: Any, count: Any, ts: Any, sub: Any, to: Any) -> None:
+def instants(
+    store: Any, cfg: Any, pairs: Any, subs: Any, count: Any, ts: Any, seq_tick: Any, to: Any
+) -> None:
     """The instants of pairs none of which leave, into the places from `to` on: those of their arrivals.
 
     `subs` are those of the call's arrivals, the left side's first; if empty, they are not written.
@@ -38,11 +40,11 @@ def instants(store: Any, cfg: Any, pairs: Any, subs: Any, count: Any, ts: Any, s
         for n in range(count):
             side = pairs[PAIR_AT, n] & 1
             number = np.int64(pairs[PAIR_RIGHT, n] if side else pairs[PAIR_LEFT, n])
-            sub[to + n] = subs[np.uint64(number + (r_at if side else l_at))]
+            seq_tick[to + n] = subs[np.uint64(number + (r_at if side else l_at))]
 
 
 @compiled(f"void({V}, {M}, {J}, {V}, {V}, {V}, {V})", inline=False)
-def mixed_instants(store: Any, cfg: Any, pairs: Any, subs: Any, ts: Any, sub: Any, diff: Any) -> None:
+def mixed_instants(store: Any, cfg: Any, pairs: Any, subs: Any, ts: Any, seq_tick: Any, diff: Any) -> None:
     """As `instants`, for pairs some of which leave."""
     for n in range(len(ts)):
         code = np.int64(pairs[PAIR_AT, n])
@@ -53,7 +55,7 @@ def mixed_instants(store: Any, cfg: Any, pairs: Any, subs: Any, ts: Any, sub: An
             at = ~code >> 1
         diff[n] = 1 if code >= 0 else -1
         ts[n] = store[row_place(cfg, side, cfg[side, FIRST] + at)]
-        sub[n] = subs[at + cfg[0, COUNT] * side]
+        seq_tick[n] = subs[at + cfg[0, COUNT] * side]
 
 
 @compiled(f"void({V}, {M}, {J}, {M}, int64, {M}, int64)", inline=False)

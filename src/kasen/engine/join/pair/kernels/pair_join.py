@@ -120,14 +120,14 @@ def merge(store: Any, cfg: Any, l_sub: Any, r_sub: Any, cursor: Any, work: Any, 
 
 
 @compiled(f"boolean({V}, {M}, int64, {V}, int64, int64)")
-def ties(store: Any, cfg: Any, side: Any, sub: Any, begin: Any, end: Any) -> Any:
+def ties(store: Any, cfg: Any, side: Any, seq_tick: Any, begin: Any, end: Any) -> Any:
     """Whether two of a side's arrivals from `begin` up to and including `end` are at one instant."""
     at = row_place(cfg, side, cfg[side, FIRST])
     found = np.int64(0)
     for i in range(begin, min(end, cfg[side, COUNT] - 1)):
         one, next_ = np.uint64(i), np.uint64(i + 1)
         same = store[np.uint64(at + i)] == store[np.uint64(at + i + 1)]
-        found += np.int64(same) & np.int64(sub[one] == sub[next_])
+        found += np.int64(same) & np.int64(seq_tick[one] == seq_tick[next_])
     return found > 0
 
 
@@ -147,11 +147,11 @@ def before_ties(store: Any, cfg: Any, l_sub: Any, r_sub: Any, cursor: Any, work:
             r_end += 1
         else:
             l_end += 1
-        ts, sub = instant_of(store, cfg, l_sub, r_sub, work[_ID, t])
+        ts, seq_tick = instant_of(store, cfg, l_sub, r_sub, work[_ID, t])
         l_at, r_at = row_place(cfg, 0, cfg[0, FIRST] + l_end), row_place(cfg, 1, cfg[1, FIRST] + r_end)
-        if l_end < cfg[0, COUNT] and store[l_at] == ts and l_sub[l_end] == sub:
+        if l_end < cfg[0, COUNT] and store[l_at] == ts and l_sub[l_end] == seq_tick:
             return t
-        if r_end < cfg[1, COUNT] and store[r_at] == ts and r_sub[r_end] == sub:
+        if r_end < cfg[1, COUNT] and store[r_at] == ts and r_sub[r_end] == seq_tick:
             return t
     return count
 
@@ -206,7 +206,7 @@ def marks_of(cfg: Any, l_marks: Any, r_marks: Any, id_: Any) -> Any:
 
 @compiled(f"Tuple((int64, int64))({V}, {M}, {', '.join(['int64'] * 9)})")
 def release(
-    store: Any, cfg: Any, w: Any, start: Any, end: Any, ts: Any, sub: Any, now_ts: Any, now_sub: Any,
+    store: Any, cfg: Any, w: Any, start: Any, end: Any, ts: Any, seq_tick: Any, now_ts: Any, now_sub: Any,
     before: Any, gone: Any,
 ) -> Any:  # fmt: skip
     """What time takes from a window at an instant: the first that leaves just then, the first that stays.
@@ -223,16 +223,16 @@ def release(
             start += 1
         return first, start
     if cfg[w, KIND] == NOW:
-        if now_ts == ts and now_sub == sub:
+        if now_ts == ts and now_sub == seq_tick:
             return start, start
-        return start if now_ts == ts and now_sub + 1 == sub else end, end
+        return start if now_ts == ts and now_sub + 1 == seq_tick else end, end
     leaving = NONE
     while start < end:
         entered = store[row_place(cfg, w, start)]
         out = _GREATEST if entered >= _GREATEST - cfg[w, LENGTH] else entered + cfg[w, LENGTH] + 1
         if out > ts:
             break
-        if out == ts and sub == 0 and leaving == NONE:
+        if out == ts and seq_tick == 0 and leaving == NONE:
             leaving = start
         start += 1
     return start if leaving == NONE else leaving, start
@@ -260,13 +260,13 @@ def hold(
     t = 0
     while t < count:
         id_ = np.int64(work[_ID, t])
-        ts, sub = instant_of(store, cfg, l_sub, r_sub, id_)
+        ts, seq_tick = instant_of(store, cfg, l_sub, r_sub, id_)
         l_before, l_last, r_before, r_last = marks_of(cfg, l_marks, r_marks, id_)
         l_gone, l_to = release(
-            store, cfg, 0, l_start, l_next, ts, sub, cfg[0, NOW_TS], cfg[0, NOW_SUB], l_before, l_last
+            store, cfg, 0, l_start, l_next, ts, seq_tick, cfg[0, NOW_TS], cfg[0, NOW_SUB], l_before, l_last
         )  # fmt: skip
         r_gone, r_to = release(
-            store, cfg, 1, r_start, r_next, ts, sub, cfg[1, NOW_TS], cfg[1, NOW_SUB], r_before, r_last
+            store, cfg, 1, r_start, r_next, ts, seq_tick, cfg[1, NOW_TS], cfg[1, NOW_SUB], r_before, r_last
         )  # fmt: skip
         side = id_ & 1
         if side and cfg[1, KIND] == ROWS and r_next - r_to == cfg[1, LENGTH]:
@@ -284,7 +284,7 @@ def hold(
         ):
             # Others of its instant, on other shards, have pushed it out already.
             work[_LEAST, t] = _NOBODY
-        cfg[side, NOW_TS], cfg[side, NOW_SUB] = ts, sub
+        cfg[side, NOW_TS], cfg[side, NOW_SUB] = ts, seq_tick
         l_next += 1 - side
         r_next += side
         t += 1
@@ -446,30 +446,34 @@ def expand(cfg: Any, links: Any, cursor: Any, work: Any, found: Any, pairs: Any)
 
 @compiled(f"UniTuple(int64, 3)({V}, {M}, {', '.join(['int64'] * 7)})")
 def leavers(
-    store: Any, cfg: Any, w: Any, ts: Any, sub: Any, arrivals: Any, next_: Any, before: Any, last: Any
+    store: Any, cfg: Any, w: Any, ts: Any, seq_tick: Any, arrivals: Any, next_: Any, before: Any, last: Any
 ) -> Any:
     """Of a window at an instant: the first row that leaves, the first old one that stays, its new START."""
     # Of a COUNTED window, arrivals may leave as they come.
     end = next_ + arrivals if cfg[w, KIND] == COUNTED else next_
     gone, to = release(
-        store, cfg, w, cfg[w, START], end, ts, sub, cfg[w, NOW_TS], cfg[w, NOW_SUB], before, last
+        store, cfg, w, cfg[w, START], end, ts, seq_tick, cfg[w, NOW_TS], cfg[w, NOW_SUB], before, last
     )  # fmt: skip
     start = max(to, next_ + arrivals - cfg[w, LENGTH]) if cfg[w, KIND] == ROWS else to
     return gone, min(start, next_), start
 
 
 @compiled(f"void({V}, {V}, {V}, {V}, int64, int64, {M})", inline=False)
-def count_marks(ts: Any, sub: Any, every_ts: Any, every_sub: Any, gone: Any, window: Any, marks: Any) -> None:
+def count_marks(
+    ts: Any, seq_tick: Any, every_ts: Any, every_sub: Any, gone: Any, window: Any, marks: Any
+) -> None:
     """Writes a window's marks of arrivals at instants that ascend; `every` are its whole stream's.
 
     `gone` is the last ordinal that left before all of them; below 1, none has.
     """
     i = 0
     for n in range(len(ts)):
-        while i < len(every_ts) and (every_ts[i] < ts[n] or (every_ts[i] == ts[n] and every_sub[i] < sub[n])):
+        while i < len(every_ts) and (
+            every_ts[i] < ts[n] or (every_ts[i] == ts[n] and every_sub[i] < seq_tick[n])
+        ):
             i += 1
         j = i
-        while j < len(every_ts) and every_ts[j] == ts[n] and every_sub[j] == sub[n]:
+        while j < len(every_ts) and every_ts[j] == ts[n] and every_sub[j] == seq_tick[n]:
             j += 1
         marks[n, 2 * window], marks[n, 2 * window + 1] = gone + i, gone + j
 
@@ -478,17 +482,17 @@ def count_marks(ts: Any, sub: Any, every_ts: Any, every_sub: Any, gone: Any, win
 def next_instant(store: Any, cfg: Any, l_sub: Any, r_sub: Any, cursor: Any) -> Any:
     """The next arrivals' instant, and how many there are of each side."""
     i, j = cursor[LEFT], cursor[RIGHT]
-    ts = sub = _GREATEST
+    ts = seq_tick = _GREATEST
     l_at, r_at = row_place(cfg, 0, cfg[0, FIRST]), row_place(cfg, 1, cfg[1, FIRST])
     if i < cfg[0, COUNT]:
-        ts, sub = store[l_at + i], l_sub[i]
-    if j < cfg[1, COUNT] and (store[r_at + j] < ts or (store[r_at + j] == ts and r_sub[j] < sub)):
-        ts, sub = store[r_at + j], r_sub[j]
-    while i < cfg[0, COUNT] and store[l_at + i] == ts and l_sub[i] == sub:
+        ts, seq_tick = store[l_at + i], l_sub[i]
+    if j < cfg[1, COUNT] and (store[r_at + j] < ts or (store[r_at + j] == ts and r_sub[j] < seq_tick)):
+        ts, seq_tick = store[r_at + j], r_sub[j]
+    while i < cfg[0, COUNT] and store[l_at + i] == ts and l_sub[i] == seq_tick:
         i += 1
-    while j < cfg[1, COUNT] and store[r_at + j] == ts and r_sub[j] == sub:
+    while j < cfg[1, COUNT] and store[r_at + j] == ts and r_sub[j] == seq_tick:
         j += 1
-    return ts, sub, i - cursor[LEFT], j - cursor[RIGHT]
+    return ts, seq_tick, i - cursor[LEFT], j - cursor[RIGHT]
 
 
 @compiled(f"boolean({V}, {M}, {M}, {I}, {V}, {I}, {V}, {', '.join(['int64'] * 6)}, {J})")
@@ -525,11 +529,11 @@ def leave(
 ) -> Any:  # fmt: skip
     """Writes the pairs that leave at the next arrivals' instant; whether there was room for them."""
     before = cursor[WRITTEN]
-    ts, sub, n, m = next_instant(store, cfg, l_sub, r_sub, cursor)
+    ts, seq_tick, n, m = next_instant(store, cfg, l_sub, r_sub, cursor)
     l_next, r_next = cfg[0, NEXT], cfg[1, NEXT]
     l_before, l_last, r_before, r_last = marks_of(cfg, l_marks, r_marks, next_id(cfg, cursor, n))
-    l_gone, l_stay, _ = leavers(store, cfg, 0, ts, sub, n, l_next, l_before, l_last)
-    r_gone, r_stay, _ = leavers(store, cfg, 1, ts, sub, m, r_next, r_before, r_last)
+    l_gone, l_stay, _ = leavers(store, cfg, 0, ts, seq_tick, n, l_next, l_before, l_last)
+    r_gone, r_stay, _ = leavers(store, cfg, 1, ts, seq_tick, m, r_next, r_before, r_last)
     at = ~(2 * cursor[LEFT] if n else 2 * cursor[RIGHT] + 1)
     fits = meet(
         store, cfg, keys, links, table, heads, cursor, 0, l_gone, l_stay, r_gone, r_next, at, pairs
@@ -548,11 +552,11 @@ def arrive(
 ) -> Any:  # fmt: skip
     """Writes the pairs that the next instant brings, whose arrivals are in their chains, and takes these."""
     before = cursor[WRITTEN]
-    ts, sub, n, m = next_instant(store, cfg, l_sub, r_sub, cursor)
+    ts, seq_tick, n, m = next_instant(store, cfg, l_sub, r_sub, cursor)
     l_next, r_next = cfg[0, NEXT], cfg[1, NEXT]
     l_before, l_last, r_before, r_last = marks_of(cfg, l_marks, r_marks, next_id(cfg, cursor, n))
-    _, l_stay, l_start = leavers(store, cfg, 0, ts, sub, n, l_next, l_before, l_last)
-    _, _, r_start = leavers(store, cfg, 1, ts, sub, m, r_next, r_before, r_last)
+    _, l_stay, l_start = leavers(store, cfg, 0, ts, seq_tick, n, l_next, l_before, l_last)
+    _, _, r_start = leavers(store, cfg, 1, ts, seq_tick, m, r_next, r_before, r_last)
     fits = meet(
         store, cfg, keys, links, table, heads, cursor, 0, max(l_start, l_next), l_next + n,
         r_start, r_next + m, 2 * cursor[TAKEN], pairs,
@@ -565,9 +569,9 @@ def arrive(
         return False
     cfg[0, START], cfg[1, START] = l_start, r_start
     if n:
-        cfg[0, NOW_TS], cfg[0, NOW_SUB] = ts, sub
+        cfg[0, NOW_TS], cfg[0, NOW_SUB] = ts, seq_tick
     if m:
-        cfg[1, NOW_TS], cfg[1, NOW_SUB] = ts, sub
+        cfg[1, NOW_TS], cfg[1, NOW_SUB] = ts, seq_tick
     cfg[0, NEXT] += n
     cfg[1, NEXT] += m
     cursor[LEFT] += n

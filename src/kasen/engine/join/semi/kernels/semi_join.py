@@ -49,7 +49,7 @@ UNTOUCHED, WAS_ABSENT, WAS_PRESENT = range(3)
 @compiled(f"int64(int64, int64, int64, {M}, int64, {V}, {V}, {V}, {M}, int64)")
 def write_row(
     ts: int,
-    sub: int,
+    seq_tick: int,
     diff: int,
     data: I64,
     row: int,
@@ -61,7 +61,7 @@ def write_row(
 ) -> int:
     """Writes a row of a batch as change n; returns n + 1."""
     out_ts[n] = ts
-    out_sub[n] = sub
+    out_sub[n] = seq_tick
     out_diff[n] = diff
     for word in range(data.shape[0]):
         out_data[word, n] = data[word, row]
@@ -71,7 +71,7 @@ def write_row(
 @compiled(f"int64(int64, int64, int64, {M}, int64, {V}, {V}, {V}, {M}, int64)")
 def write_slot(
     ts: int,
-    sub: int,
+    seq_tick: int,
     diff: int,
     slots: I64,
     slot: int,
@@ -83,7 +83,7 @@ def write_slot(
 ) -> int:
     """Writes the row in a slot as change n; returns n + 1."""
     out_ts[n] = ts
-    out_sub[n] = sub
+    out_sub[n] = seq_tick
     out_diff[n] = diff
     for word in range(out_data.shape[0]):
         out_data[word, n] = slots[slot, WORDS + word]

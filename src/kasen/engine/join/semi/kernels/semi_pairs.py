@@ -198,12 +198,12 @@ def settle(
     while True:
         is_left = comes_first(l_ts, l_sub, i, pair_ts, pair_sub, k)
         is_pair = not is_left and k < len(pair_ts)
-        ts, sub = cursor[TS], cursor[SUB]
+        ts, seq_tick = cursor[TS], cursor[SUB]
         if is_left:
-            ts, sub = l_ts[i], l_sub[i]
+            ts, seq_tick = l_ts[i], l_sub[i]
         elif is_pair:
-            ts, sub = pair_ts[k], pair_sub[k]
-        over = ts != cursor[TS] or sub != cursor[SUB] or (last and not is_left and not is_pair)
+            ts, seq_tick = pair_ts[k], pair_sub[k]
+        over = ts != cursor[TS] or seq_tick != cursor[SUB] or (last and not is_left and not is_pair)
         if n == len(out_ts):
             status = OUTPUT_FULL
             break
@@ -219,15 +219,15 @@ def settle(
                 )
             slots[slot, payload + SHOWN] = shows
         elif is_left:
-            cursor[TS], cursor[SUB] = ts, sub
+            cursor[TS], cursor[SUB] = ts, seq_tick
             if where[i] != NONE:
                 slots[where[i], payload + HELD] += l_diff[i]
                 _touch(slots, payload, where[i], cursor)
             elif anti:  # a key with a NULL never matches, so its row shows for as long as it is there
-                n = write_row(ts, sub, l_diff[i], l_data, i, out_ts, out_sub, out_diff, out_data, n)
+                n = write_row(ts, seq_tick, l_diff[i], l_data, i, out_ts, out_sub, out_diff, out_data, n)
             i += 1
         elif is_pair:
-            cursor[TS], cursor[SUB] = ts, sub
+            cursor[TS], cursor[SUB] = ts, seq_tick
             slots[pair_slot[k], payload + MATCHES] += pair_diff[k]
             _touch(slots, payload, pair_slot[k], cursor)
             k += 1
