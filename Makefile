@@ -37,7 +37,7 @@ check: setup ## Lint, formatting, types, and who may import whom
 bench: setup ## Measure Kasen against its peers (every script in benchmarks/)
 	@sh scripts/run_all.sh benchmarks $(BIN)/python
 
-experiments: setup ## Regenerate the source documents' figures (every script in experiments/)
+experiments: setup ## Regenerate the figures of the papers (every script in experiments/)
 	@sh scripts/run_all.sh experiments $(BIN)/python
 
 soak: setup ## Run the tests that take minutes

@@ -1,7 +1,7 @@
 """Joins beside those of others, measured in one run on the same Arrow memory.
 
 Times are seconds of CPU of this process, all its threads together, so that other work on the machine does not
-count; peers run on one thread. The join is document A's: two streams TICK BY TUPLE (every arrival an
+count; peers run on one thread. The join is that of [WindowJoin]: two streams TICK BY TUPLE (every arrival an
 instant), a count window on each, ISTREAM of the pairs. Kasen answers arrival by arrival; DuckDB and Polars
 join the whole data at once by key and ordinals. Usage: joins.py [--quick] [part ...]
 """
@@ -319,11 +319,11 @@ def skew(out: Table, quick: bool) -> None:
 
 
 def many(out: Table, quick: bool) -> None:
-    """Document D's joins of N streams: what the planner chooses, and N + 2 cores, simulated."""
+    """The joins of N streams of [LowDelayJoin]: what the planner chooses, and N + 2 cores, simulated."""
     lines = nway_join.measured([(n, 1) for n in ((5, 10) if quick else (5, 10, 15, 20))], 3)
     choice = {int(line[0]): line[6] for line in lines}
     worst = max(line[6] / min(line[2:6]) for line in lines)
-    what = "N = 10, document D's load, the planner's choice"
+    what = "N = 10, load of [LowDelayJoin], the planner's choice"
     out.add(Line(what, f"median {choice[10]:.0f} µs", "", "", "median < 100 µs", choice[10] < 100))
     what = "  the choice beside the best of four methods, at worst"
     out.add(Line(what, f"{worst:.2f}", "", f"{worst:.2f}", "at most 1.1", worst <= 1.1))

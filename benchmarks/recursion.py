@@ -1,6 +1,6 @@
 """Loops: how fast they are beside the same query without them, and beside a program written by hand.
 
-Three things are measured: document E's test query (experiments/_averages.py) with its loops and cut open,
+Three things are measured: the test query of [DTS] (experiments/_averages.py) with its loops and cut open,
 both instant by instant; the same cut-open query in batches, as Kasen runs what has no loop; and the trading
 desk (examples/trading/desk.cql) beside the same rules as a Python loop, both from csv files to csv files.
 Tuples come in epochs, as the local engine cuts them. Seconds are those of the processor, as one thread does

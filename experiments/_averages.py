@@ -1,4 +1,4 @@
-"""Document E's test query (its figure 7), as a reconstruction: the document does not print its text.
+"""The test query of [DTS] (figure 7), as a reconstruction: the paper does not print its text.
 
 Averages by id, computed by 1, 2 or 4 sub-queries that share the ids among them. All averages are united and
 fed back to the input one tick later (the outer loop: uni_input, avg_k, all_avg_delay), where they are marked,

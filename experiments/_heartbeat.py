@@ -1,4 +1,4 @@
-"""The heartbeat scheduler that document E compares with: a baseline, for its figures only.
+"""The heartbeat scheduler that [DTS] compares with: a baseline, for its figures only.
 
 Every operator has a queue for each of its inputs and runs on its own. It may act at an instant when each
 queue has been told that nothing earlier can come: by a later tuple, or by a heartbeat. Heartbeats are sent by

@@ -1,6 +1,6 @@
-"""Document D's figures 9 and 10: the delay of N-way joins over the number of streams, and over their windows.
+"""[LowDelayJoin], figures 9 and 10: the delay of N-way joins by number of streams and by window.
 
-The load is the document's: N streams of 20 tuples a second, ten numeric attributes, the key of each stream
+The load is the paper's: N streams of 20 tuples a second, ten numeric attributes, the key of each stream
 its own counter, RANGE windows. Tuples go into the runtime one at a time, as fast as it takes them; a tuple's
 delay is from there to its results, taken over the tuples that have any. All four operators, as the planner
 makes them of a hint. The machine has two cores, so that N + 2 workers are *simulated*, from the costs that

@@ -1,4 +1,4 @@
-"""Document E, figures 8 and 10: the time of recursive and of cut-open queries, scheduled in two ways.
+"""[DTS], figures 8 and 10: the time of recursive and of cut-open queries, scheduled in two ways.
 
 Figure 8: the cut-open query under time-splitting (DTS, a level line) and under heartbeats, by how many times
 in a row an operator may run. Figure 10: the recursive query beside the cut-open one, both under DTS. Times

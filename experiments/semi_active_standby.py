@@ -1,4 +1,4 @@
-"""Document B's figures 8 to 18: bandwidth overhead, recovery time, throughput and CPU against the batch size.
+"""[SAS], figures 8 to 18: bandwidth overhead, recovery time, throughput and CPU against the batch size.
 
 The document's set-up: source -> node-1 -> node-2 -> node-3, node-4 is the secondary of node-2, 1,000 tuples
 of 56 bytes a second, windows of 100 tuples that slide by 10, acknowledgements and pings every 250 ms; node-2

@@ -1,4 +1,4 @@
-"""Document A's circuit, cycle by cycle: figures 9 to 11 beside its formulas, and beside Kasen's own join.
+"""The circuit of [WindowJoin], cycle by cycle: figures 9 to 11, its formulas, and Kasen's own join.
 
 Three layers: input registers that hold one tuple a side, two match units (READY, MATCH, WAIT) that each read
 the other side's queue at one tuple a cycle, and an output that takes `capacity` results a cycle and says stop

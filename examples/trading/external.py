@@ -2,7 +2,7 @@
 
 The rules are those of desk.cql. But here the pipeline only decides; the application books its trades, and
 pushes the new cash and positions as tuples that arrive some milliseconds later. Until they do, further
-quotes are judged by cash that is already spent: document E's reason for loops inside the system.
+quotes are judged by cash that is already spent: the reason that [DTS] gives for loops inside the system.
 
     .venv/bin/python examples/trading/external.py --latency 20
 """

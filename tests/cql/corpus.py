@@ -9,7 +9,7 @@ REGISTER STREAM t (a INTEGER, x BIGINT, y VARCHAR) TIMESTAMP BY ts FROM 'csv' OP
 REGISTER RELATION r (k INTEGER, v VARCHAR) FROM 'csv' OPTIONS (path 'r.csv');
 """
 
-# The queries of the source documents, as they print them: without semicolons, AS, or one case.
+# The queries of the papers (docs/references.md), as they print them: without semicolons, AS, or one case.
 DOS = """\
 REGISTER STREAM tsukuba (dstport INTEGER) TICK BY TUPLE FROM 'csv' OPTIONS (path 'tsukuba.csv')
 REGISTER STREAM uec (dstport INTEGER) TICK BY TUPLE FROM 'csv' OPTIONS (path 'uec.csv')

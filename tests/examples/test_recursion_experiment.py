@@ -1,4 +1,4 @@
-"""Document E's query as the experiment runs it: whichever way it is scheduled, the answers are the same."""
+"""The query of [DTS] as the experiment runs it: whichever way it is scheduled, the answers are the same."""
 
 from __future__ import annotations
 

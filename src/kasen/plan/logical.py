@@ -40,7 +40,7 @@ class Node(CachedHash):
 
     @property
     def insert_only(self) -> bool:
-        """Whether rows, once in the relation, never leave it (document E's monotone, over all of time)."""
+        """Whether rows, once in the relation, never leave it (monotone over all of time, [DTS])."""
         return False
 
 

@@ -1,4 +1,4 @@
-"""One selection stage for all queries over a stream: document C's predicate modules, trees and flags.
+"""One selection stage for all queries over a stream: predicate modules, trees and flags [CQPH].
 
 Registering a query writes a few words of configuration; nothing is compiled. Equal predicates are one
 module, and a tuple meets only the queries whose equality or bound it passes (see kernels/network).

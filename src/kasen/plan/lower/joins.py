@@ -1,4 +1,4 @@
-"""How an inner join of N inputs is run: as a chain of two-way joins, or as one operator (document D).
+"""How an inner join of N inputs is run: as a chain of two-way joins, or as one operator [LowDelayJoin].
 
 The hint, or `choose` if there is none, names the method. All methods give the same answer.
 """
@@ -299,7 +299,7 @@ def chain(node: logical.InnerJoin) -> Node:
 
 
 def _trees(node: logical.InnerJoin) -> Node:
-    """Document D's parallel join trees: tree i has input i next to its root.
+    """The parallel join trees of [LowDelayJoin]: tree i has input i next to its root.
 
     What is below the root, all inputs but one, is the join of those before and those behind it; so the trees
     share their subtrees, and N trees are about 4 N joins.

@@ -1,4 +1,4 @@
-"""Splits sliding aggregates into a pane level and a window level (document C).
+"""Splits sliding aggregates into a pane level and a window level [CQPH].
 
 A pane is the greatest common divisor of RANGE and SLIDE long, so every window is a run of whole panes:
 each tuple is reduced once into its pane, and windows combine panes. The cost of a tuple no longer

@@ -1,7 +1,7 @@
 """The running operators of a pipeline, and how a stretch of instants passes through them.
 
 Outside loops, each operator gets all instants of the stretch in one call. The steps of a loop are one
-stage, which goes instant by instant (document E's time-splitting, runtime/loop).
+stage, which goes instant by instant (time-splitting, [DTS]; see loop.py).
 
 Steps may come and go between two runs (see live.py); a step's place is used again once it is free.
 """

@@ -1,6 +1,6 @@
 """Admission of pushed rows: a bounded queue in front of the pipeline, and what happens when it is full.
 
-Document A's rule: a result that has been produced is never lost. When the answers' readers cannot keep up,
+A result that has been produced is never lost [WindowJoin]. When the answers' readers cannot keep up,
 matching waits, rows queue up here, and when there is no more room the stream's ON PRESSURE policy decides:
 the push waits, or rows are refused *before* they are admitted, and counted. Refusing is a decision about
 the input, so it is logged as input: a replay with the log refuses the same rows.

@@ -121,7 +121,7 @@ class BagCallState:
 
 @dataclass(slots=True)
 class _Queue:
-    """A group's panes, as (end, state), in two stacks (document C).
+    """A group's panes, as (end, state), in two stacks [CQPH].
 
     New panes go onto `back`, whose states are also merged into `total`. The oldest pane is the last of
     `front`, its state merged with all later ones of `front`. When that is empty, `back` is turned over into

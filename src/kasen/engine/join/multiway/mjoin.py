@@ -1,4 +1,4 @@
-"""The join of N inputs with their windows inside, as one operator (document D's MJoin)."""
+"""The join of N inputs with their windows inside, as one operator (MJoin, [LowDelayJoin])."""
 
 from __future__ import annotations
 

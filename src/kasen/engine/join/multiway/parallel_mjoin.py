@@ -1,4 +1,4 @@
-"""Document D's parallel MJoin: each window looks up the others' arrivals by itself, workers side by side."""
+"""The parallel MJoin of [LowDelayJoin]: each window looks up the others' arrivals in a worker of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ends of document D's parallel join trees: changes are numbered at the leaves, results selected.
+"""The ends of parallel join trees [LowDelayJoin]: changes are numbered at the leaves, results selected.
 
 Tree i joins input i, next to its root, with all others, and only what input i's changes cause counts. When
 several inputs change at one instant, their changes have to come one input after the other in every tree,

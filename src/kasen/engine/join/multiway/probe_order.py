@@ -1,4 +1,4 @@
-"""In which order a row of each input goes through the windows of the others (document D's MJoin)."""
+"""In which order a row of each input goes through the windows of the others (MJoin, [LowDelayJoin])."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The join of two windows of which only what enters counts: document A's, in blocks of arrivals.
+"""The join of two windows of which only what enters counts [WindowJoin], in blocks of arrivals.
 
 Calls are taken in pieces that fit a core's cache. On two cores pairs of a piece are found while the arrivals
 of the next enter (see pair_stages). What a piece finds never depends on how far the other core has got, so

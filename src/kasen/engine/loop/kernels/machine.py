@@ -1,4 +1,4 @@
-"""The loop machine: document E's time-splitting (DTS), in one kernel for all loops.
+"""The loop machine: time-splitting [DTS] in one kernel for all loops.
 
 The least instant at which anything in the loop can happen is finished by all its steps before the next one
 begins. Steps stand in the order that comes of cutting the loop at its delays: a delay gives what is due

@@ -1,4 +1,4 @@
-"""The shared selection network: all conditions on a stream in one pass over its tuples (document C).
+"""The shared selection network: all conditions on a stream in one pass over its tuples [CQPH].
 
 Arrays hold the whole configuration; engine/select/network writes them (the table by `enter` and `leave`), and
 what looks at tuples only reads them.

@@ -1,4 +1,4 @@
-"""The N-way window join: one operator, nothing intermediate kept (document D's MJoin).
+"""The N-way window join: one operator, nothing intermediate kept (MJoin, [LowDelayJoin]).
 
 Instants run one after the other. In an instant, first the rows that leave meet the other windows as they
 are, input by input, and are gone; then the rows that enter do. A combination of rows is so found exactly
@@ -11,7 +11,7 @@ input i at depth d: the TARGET input, the index X to look in, which of the arriv
 (HASHED, or NONE), how many KEYS the index has and how many more CHECKS there are; then for each key and each
 check (input, place) of the bound row, and for each check also the place in the target's row.
 
-Two windows are the case N = 2. Then this is document A's machine: an arrival is matched with the other
+Two windows are the case N = 2. Then this is the machine of [WindowJoin]: an arrival is matched with the other
 window, enters its own, and a window changes only while nobody reads it.
 """
 

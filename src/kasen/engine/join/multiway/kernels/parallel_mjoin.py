@@ -1,4 +1,4 @@
-"""Document D's parallel MJoin: semi-joins side by side, then a lazy cross product.
+"""The parallel MJoin of [LowDelayJoin]: semi-joins side by side, then a lazy cross product.
 
 `dispatch` lays down what happens, in order, as `events` [n, 5]: ts, sub, input, row number, diff. +1 is
 a row that enters, -1 one that leaves and has to meet the others, 0 only moves the input's START.

@@ -1,6 +1,6 @@
 """Two windows joined by key, when only what enters counts. See pair_rows for where rows lie.
 
-An arrival is matched with the other window, then enters its own (document A). That is done for a block of
+An arrival is matched with the other window, then enters its own [WindowJoin]. That is done for a block of
 arrivals at a time, in steps over the whole block, each of them a loop without surprises for the processor:
 the arrivals of both sides in one order (`merge`), the first row that each of them may meet (`hold`,
 `hold_counts`), their keys (`look_up`, which also fetches the table's memory), their chains and their entry
