@@ -1,8 +1,8 @@
 """A pipeline that a program feeds: rows are admitted, matched while answers have room, and handed out.
 
 The match unit of [WindowJoin], with readers for its output: READY when nothing waits, MATCH while it runs,
-WAIT when a reader is too slow. In WAIT nothing is matched and nothing is lost: rows stay in the gate, and what
-finds no room there goes by its stream's ON PRESSURE policy. Whoever makes room lets matching go on.
+WAIT when a reader is too slow. In WAIT nothing is matched and nothing is lost: rows stay in the gate, and
+what finds no room there goes by its stream's ON PRESSURE policy. Whoever makes room lets matching go on.
 """
 
 from __future__ import annotations
