@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from kasen.checksum import DamagedFile, checksum, seal, unseal
 from kasen.cli import load
 from kasen.errors import DataError
 from kasen.plan.physical import plan_app
 from kasen.runtime.durable.checkpoint import Checkpoints, local_checkpoints
-from kasen.runtime.durable.checksum import DamagedFile, checksum, seal, unseal
 from kasen.runtime.local import LocalRun, Options
 from kasen.spark.pipeline import SparkRun
 from tests.runtime.test_local import files, make_app, run

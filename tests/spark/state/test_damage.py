@@ -13,9 +13,9 @@ from random import Random
 
 import pytest
 
+from kasen.checksum import seal, unseal
 from kasen.cli import load
 from kasen.plan.physical import plan_app
-from kasen.runtime.durable.checksum import seal, unseal
 from kasen.runtime.local import LocalRun, Options
 from kasen.spark.pipeline import SparkRun
 from kasen.spark.place import OperatorPlace

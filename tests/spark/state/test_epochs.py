@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from kasen.checksum import DamagedFile, checksum, seal
 from kasen.errors import DataError
 from kasen.runtime.durable.arrays import pack_arrays, unpack_arrays
-from kasen.runtime.durable.checksum import DamagedFile, checksum, seal
 from kasen.spark.state.epochs import LEAST, TIMES, StateJournal, Store
 from kasen.spark.state.ledger import Ledger
 from kasen.spark.state.state_files import Files

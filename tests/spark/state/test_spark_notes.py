@@ -7,7 +7,7 @@ from zlib import crc32
 
 import pytest
 
-from kasen.runtime.durable.checksum import DamagedFile
+from kasen.checksum import DamagedFile
 from kasen.spark.state.spark_notes import SparkNotes
 
 

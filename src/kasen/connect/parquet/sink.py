@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from kasen.checksum import Checksum, checksum_of_file
 from kasen.errors import DataError
-from kasen.runtime.durable.checksum import Checksum, checksum_of_file
 
 #: Fewer rows than this are kept until there are more, as small row groups compress badly.
 _GROUP_ROWS = 1 << 16

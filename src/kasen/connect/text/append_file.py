@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from kasen.checksum import Checksum
 from kasen.errors import DataError, writing
-from kasen.runtime.durable.checksum import Checksum
 
 _BUFFER = 1 << 20
 

@@ -1,1 +1,1 @@
-"""Durable state of a local run: checkpoints, checksums, the lock on a folder, arrays at rest."""
+"""Durable state of a local run: checkpoints, the lock on a folder, arrays at rest."""

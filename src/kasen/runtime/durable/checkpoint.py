@@ -16,17 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from kasen.checksum import DamagedFile, checksum_in, checksum_of_file, log, note_unprotected, parsing, verify
 from kasen.engine.operator import State
 from kasen.errors import DataError, writing
-from kasen.runtime.durable.checksum import (
-    DamagedFile,
-    checksum_in,
-    checksum_of_file,
-    log,
-    note_unprotected,
-    parsing,
-    verify,
-)
 
 VERSION = 1
 _KEPT = 2

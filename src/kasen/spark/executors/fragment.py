@@ -26,10 +26,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext
 
+from kasen.checksum import DamagedFile, seal_line, unseal
 from kasen.engine import parallel
 from kasen.plan.shard.generations import Generation
 from kasen.runtime.durable.arrays import pack_arrays, unpack_arrays
-from kasen.runtime.durable.checksum import DamagedFile, seal_line, unseal
 from kasen.runtime.shard.clock import Orders
 from kasen.runtime.shard.shard import Shard
 from kasen.spark.state.epochs import StateJournal

@@ -10,8 +10,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator
 
+from kasen.checksum import parsing
 from kasen.plan.physical import Input
-from kasen.runtime.durable.checksum import parsing
 from kasen.spark.state.state_files import Files
 
 _FOLDER = "stamps"

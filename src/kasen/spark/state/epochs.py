@@ -23,8 +23,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from kasen.checksum import DamagedFile, checksum_in, log, note_unprotected, parsing
 from kasen.errors import DataError
-from kasen.runtime.durable.checksum import DamagedFile, checksum_in, log, note_unprotected, parsing
 from kasen.spark.state.delta import files_in, grow, shrink
 from kasen.spark.state.state_files import Damage, Files
 

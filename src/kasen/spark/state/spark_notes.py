@@ -14,8 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 from zlib import crc32
 
+from kasen.checksum import DamagedFile, checksum, log
 from kasen.runtime.durable.checkpoint import sync_folder
-from kasen.runtime.durable.checksum import DamagedFile, checksum, log
 
 _OFFSETS, _COMMITS, _SOURCES = "offsets", "commits", "sources"
 

@@ -21,12 +21,12 @@ import pyarrow as pa
 import pyarrow.fs
 from py4j.protocol import Py4JJavaError
 
+from kasen.checksum import DamagedFile, checksum, parsing, seal, unseal, verify
 from kasen.connect.files import is_address, located
 from kasen.engine.operator import State
 from kasen.errors import DataError, writing
 from kasen.runtime.durable.arrays import unpack_arrays
 from kasen.runtime.durable.checkpoint import sync_folder
-from kasen.runtime.durable.checksum import DamagedFile, checksum, parsing, seal, unseal, verify
 from kasen.spark.faults import said
 
 if TYPE_CHECKING:
