@@ -520,7 +520,7 @@ class Pipeline:
     def _input(self, name: str) -> Input:
         found = self.app.input(name)
         if found is None:
-            known = ", ".join(one.name for one in self.app.inputs) or "none yet"
+            known = ", ".join(input_.name for input_ in self.app.inputs) or "none yet"
             raise DataError(f"no stream {name!r}; registered are: {known}")
         return found
 
@@ -547,7 +547,7 @@ class Pipeline:
                 self._replay,
             )
             self._running = self._pushing.pipeline
-            self._may_idle = [one for one in self.app.inputs if one.idle is not None]
+            self._may_idle = [input_ for input_ in self.app.inputs if input_.idle is not None]
             self._load_tables()
         return self._running
 
@@ -555,19 +555,24 @@ class Pipeline:
         """Static tables come from their files; streams beside pushed ones must be pushed too."""
         assert self._running is not None
         assert self._pushing is not None
-        for one in self.app.inputs:
-            if one.connector.format == "memory":
+        for input_ in self.app.inputs:
+            if input_.connector.format == "memory":
                 continue
-            if not one.is_static:
-                form = one.connector.format
-                raise DataError(f"{one.name} is read from {form}: it cannot stand beside pushed streams")
-            most = one.max_text_bytes
+            if not input_.is_static:
+                form = input_.connector.format
+                raise DataError(f"{input_.name} is read from {form}: it cannot stand beside pushed streams")
+            most = input_.max_text_bytes
             source = open_source(
-                one.connector, self._base, one.name, one.schema, is_relation=True, max_text_bytes=most
+                input_.connector,
+                self._base,
+                input_.name,
+                input_.schema,
+                is_relation=True,
+                max_text_bytes=most,
             )
-            reader = Reader(one.name, source, None, self._running.dictionary)
+            reader = Reader(input_.name, source, None, self._running.dictionary)
             while (piece := reader.read(None)) is not None:
-                self._pushing.outputs.take(one.name, piece.rows, piece.dead, piece.chunk, piece.offset)
+                self._pushing.outputs.take(input_.name, piece.rows, piece.dead, piece.chunk, piece.offset)
 
     # ------------------------------------------------------------ running
 
@@ -593,7 +598,9 @@ class Pipeline:
 
         Where streams are pushed, matching gets a thread of its own: pushes return once rows are admitted.
         """
-        pushed = any(one.connector.format == "memory" for one in self.app.inputs if not one.is_static)
+        pushed = any(
+            input_.connector.format == "memory" for input_ in self.app.inputs if not input_.is_static
+        )
         if pushed and self._engine == "local":
             self._open()
             assert self._pushing is not None
@@ -638,10 +645,10 @@ class Pipeline:
     def _spark_job(self, follow: bool | None) -> SparkRun:
         from kasen.spark.pipeline import SparkRun
 
-        for one in self.app.inputs:
-            if one.connector.format == "memory" and one.name not in self._frames:
+        for input_ in self.app.inputs:
+            if input_.connector.format == "memory" and input_.name not in self._frames:
                 raise DataError(
-                    f"{one.name} has no rows yet: give its DataFrame by p.stream({one.name!r}, df)"
+                    f"{input_.name} has no rows yet: give its DataFrame by p.stream({input_.name!r}, df)"
                 )
         return SparkRun(
             plan_app(self.app),

@@ -319,10 +319,10 @@ class App:
     user: Mapping[str, UserAggregate] = field(default_factory=dict, compare=False)
 
     def input(self, name: str) -> Input | None:
-        return next((one for one in self.inputs if one.name.lower() == name.lower()), None)
+        return next((input_ for input_ in self.inputs if input_.name.lower() == name.lower()), None)
 
     def query(self, name: str) -> RegisteredQuery | None:
-        return next((one for one in self.queries if one.name.lower() == name.lower()), None)
+        return next((query for query in self.queries if query.name.lower() == name.lower()), None)
 
     def setting(self, name: str, default: str = "") -> str:
         return dict(self.settings).get(name, default)
@@ -339,7 +339,12 @@ class App:
     @property
     def all_queries(self) -> tuple[RegisteredQuery, ...]:
         """The queries from the beginning, then each text that a change brings."""
-        later = [one.query for change in self.changes for one in change.actions if isinstance(one, Register)]
+        later = [
+            action.query
+            for change in self.changes
+            for action in change.actions
+            if isinstance(action, Register)
+        ]
         return (*self.queries, *later)
 
 

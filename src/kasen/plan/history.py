@@ -20,9 +20,9 @@ _PASSING = (logical.Filter, logical.Project, lower.Pad, InputNumbering, TreeSele
 
 def why_history(plan: Plan) -> str | None:
     """What needs the input from its beginning on; None if every state follows from recent input."""
-    for one in plan.app.inputs:
-        if one.is_relation and not one.is_static:
-            return f"the relation {one.name} holds all rows that were not deleted"
+    for input_ in plan.app.inputs:
+        if input_.is_relation and not input_.is_static:
+            return f"the relation {input_.name} holds all rows that were not deleted"
     for stage in plan.stages():
         if len(stage) > 1 or stage[0] in plan.steps[stage[0]].inputs:
             names = ", ".join(name for name, step in plan.outputs if step in stage)

@@ -53,7 +53,7 @@ class Plan:
     @property
     def fingerprint(self) -> str:
         """What a state belongs to: the app's inputs, queries and settings as text."""
-        inputs = [f"{one.name} {one.schema} {one.connector}" for one in self.app.inputs]
+        inputs = [f"{input_.name} {input_.schema} {input_.connector}" for input_ in self.app.inputs]
         queries = [f"{query.name}: {query.text}" for query in self.app.all_queries]
         return "\n".join([*inputs, *queries, str(self.app.settings)])
 

@@ -63,7 +63,7 @@ class History:
         self._plan = plan
         self._pipeline = pipeline
         self._order = [step for stage in plan.stages() for step in stage]
-        self._inputs = [one.name for one in plan.app.inputs if not one.is_static]
+        self._inputs = [input_.name for input_ in plan.app.inputs if not input_.is_static]
         #: Windows, delays and what else holds tuples; each reads one step.
         self._read_by_windows = {
             plan.steps[step].inputs[0]

@@ -76,7 +76,7 @@ class LocalRun:
         self._resumed = states is not None
         if states is not None:
             self.pipeline.restore(states)
-        self._readers = {one.name: self._reader(one, notes) for one in plan.app.inputs}
+        self._readers = {input_.name: self._reader(input_, notes) for input_ in plan.app.inputs}
         self._control: Control | None = None
         self._told = on_answer
         self.outputs = Outputs(
@@ -87,10 +87,12 @@ class LocalRun:
     def _open_checkpoints(self) -> Checkpoints | None:
         if self._options.checkpoint is None:
             return None
-        for one in self._plan.app.inputs:
-            if one.connector.format == "memory" or (one.timestamp is None and not one.is_relation):
-                why = "is in memory" if one.connector.format == "memory" else "is on arrival time"
-                raise DataError(f"{one.name} {why}: it cannot be read again after a crash, nor checkpointed")
+        for input_ in self._plan.app.inputs:
+            if input_.connector.format == "memory" or (input_.timestamp is None and not input_.is_relation):
+                why = "is in memory" if input_.connector.format == "memory" else "is on arrival time"
+                raise DataError(
+                    f"{input_.name} {why}: it cannot be read again after a crash, nor checkpointed"
+                )
         refuse_spark(self._options.checkpoint)
         return Checkpoints(self._options.checkpoint, self._plan.fingerprint)
 
@@ -173,15 +175,15 @@ class LocalRun:
 
         Once the pipeline has begun they are part of its state. An earlier run has buried their bad rows.
         """
-        for one in self._plan.app.inputs:
-            if not one.is_static:
+        for input_ in self._plan.app.inputs:
+            if not input_.is_static:
                 continue
-            while (piece := self._readers[one.name].read(None)) is not None:
+            while (piece := self._readers[input_.name].read(None)) is not None:
                 if self.pipeline.begun:
-                    self.pipeline.add(one.name, piece.rows)  # for queries that come later
+                    self.pipeline.add(input_.name, piece.rows)  # for queries that come later
                     continue
                 dead = [] if self._resumed else piece.dead
-                self.outputs.take(one.name, piece.rows, dead, piece.chunk, piece.offset)
+                self.outputs.take(input_.name, piece.rows, dead, piece.chunk, piece.offset)
 
     def _read(self) -> None:
         name = self.pipeline.slowest

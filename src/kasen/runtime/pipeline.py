@@ -96,13 +96,19 @@ class RunningPipeline:
         #: Whoever writes answers may refuse a change.
         self.on_check: Callable[[CatalogChange], None] = lambda _: None
         self._retained = RetainedStreams(app.inputs)
-        self._feeds = {one.name: Feed(len(one.schema), one.slack) for one in app.inputs if not one.is_static}
-        self._relations = {
-            one.name: Relation(len(one.schema), one.timestamp)
-            for one in app.inputs
-            if one.is_relation and not one.is_static
+        self._feeds = {
+            input_.name: Feed(len(input_.schema), input_.slack)
+            for input_ in app.inputs
+            if not input_.is_static
         }
-        self._by_tuple = [one.name for one in app.inputs if not one.is_static and one.tick.value == "TUPLE"]
+        self._relations = {
+            input_.name: Relation(len(input_.schema), input_.timestamp)
+            for input_ in app.inputs
+            if input_.is_relation and not input_.is_static
+        }
+        self._by_tuple = [
+            input_.name for input_ in app.inputs if not input_.is_static and input_.tick.value == "TUPLE"
+        ]
         self._tables: dict[str, InputRows] = {}
         #: How many rows of each input have run, in this process.
         self.rows_in = dict.fromkeys(self._feeds, 0)
@@ -415,12 +421,12 @@ class RunningPipeline:
     def _planned(self, change: CatalogChange) -> dict[str, Planned]:
         after = self.catalog.after(change)
         found = {}
-        for one in change.actions:
-            if isinstance(one, Register):
-                key = one.query.name.lower()
+        for action in change.actions:
+            if isinstance(action, Register):
+                key = action.query.name.lower()
                 in_loop = after.in_loop(key)
-                plan = plan_query(one.query, after, in_loop=in_loop)
-                text, old = QueryInCatalog(one.query, after), self.live.queries.get(key)
+                plan = plan_query(action.query, after, in_loop=in_loop)
+                text, old = QueryInCatalog(action.query, after), self.live.queries.get(key)
                 found[key] = Planned.of(text, plan, old, self.catalog, in_loop=in_loop)
         return found
 
@@ -472,7 +478,7 @@ class RunningPipeline:
 
     def _check_limits(self, change: CatalogChange) -> None:
         """Refuses a newcomer where a limit is reached; those who are here go on."""
-        more = sum(isinstance(one, Register) and not one.replaces for one in change.actions)
+        more = sum(isinstance(action, Register) and not action.replaces for action in change.actions)
         if not more:
             return
         app = self._plan.app
@@ -602,7 +608,9 @@ class RunningPipeline:
         self.catalog = LiveCatalog.of(replace(self._plan.app, queries=(), prepared=()))
         self.live.rebuild(saved["queries"], self.catalog)
         self.queries = {query.name: query for query in self.catalog.queries.values()}
-        self._orders = {one.name: self._order(one) for one in self.queries.values() if not one.is_stream}
+        self._orders = {
+            query.name: self._order(query) for query in self.queries.values() if not query.is_stream
+        }
         self._has_changed = True
         prepared = [one for one in self.catalog.bind(saved["pending"]) if one.at is None]
         for change in prepared:

@@ -55,7 +55,7 @@ class PushedRun:
         app = plan.app
         self._log = ShedLog(shed_log) if shed_log is not None else None
         self.gate = Gate(
-            {one.name: one.pressure for one in app.inputs},
+            {input_.name: input_.pressure for input_ in app.inputs},
             int(app.setting("input_rows", str(INPUT_ROWS))),
             int(app.setting("pressure_seed", "1")),
             self._log,

@@ -117,7 +117,7 @@ class SparkRun:
         self._files_per_epoch = files_per_epoch
         self._stopping = False
         self._given = {name.lower(): frame for name, frame in (given or {}).items()}
-        streams = [one for one in plan.app.inputs if not one.is_static]
+        streams = [input_ for input_ in plan.app.inputs if not input_.is_static]
         self._follow = any(map(follows, streams)) if follow is None else follow
         #: Streams that are too far ahead are slowed, by a streaming query that is begun again.
         self.admission = StreamThrottle(plan.app)
@@ -154,7 +154,7 @@ class SparkRun:
     def _prepare(self, place: OperatorPlace, shards: int, out: Path | None, on_progress: OnProgress) -> None:
         """Everything as the last commit left it."""
         plan, base, control = self._plan, self._base, self._control_path
-        streams = [one for one in plan.app.inputs if not one.is_static]
+        streams = [input_ for input_ in plan.app.inputs if not input_.is_static]
         self._store = self._open_store(place, shards)
         record = self._load(place, shards)
         self._resumed = record is not None
@@ -163,8 +163,8 @@ class SparkRun:
         self.pipeline: RunningPipeline | RemotePipeline
         self._placement: Placement
         files = FileNames(plan.app.inputs, base)
-        folders = frozenset(one.name for one in plan.app.inputs if frames.has_many(one, base))
-        cast = frozenset(one.name for one in streams if self._casts(one))
+        folders = frozenset(input_.name for input_ in plan.app.inputs if frames.has_many(input_, base))
+        cast = frozenset(input_.name for input_ in streams if self._casts(input_))
         if place is OperatorPlace.driver:
             native = lower(plan, partials=self._panes) if control is None else NativePlan(plan, {})
             self.pipeline = RunningPipeline(native.plan)
@@ -274,11 +274,11 @@ class SparkRun:
             self._unlock()
 
     def _run(self) -> Progress:
-        for one in self._plan.app.inputs:
+        for input_ in self._plan.app.inputs:
             # Once an epoch is committed, static tables are part of the state.
-            if one.is_static and not self._resumed:
-                self._placement.table(one, frames.open_frame(self.spark, one, self._base, None))
-        streams = [one for one in self._plan.app.inputs if not one.is_static]
+            if input_.is_static and not self._resumed:
+                self._placement.table(input_, frames.open_frame(self.spark, input_, self._base, None))
+        streams = [input_ for input_ in self._plan.app.inputs if not input_.is_static]
         if self._control_path is not None:
             assert self._manager is not None
             self._control = Control(self._control_path, self._manager.handle)
@@ -335,7 +335,7 @@ class SparkRun:
         return frames.texts(self.spark, declared, self._base, file, times, self._plan.app.time)
 
     def _start(self, streams: list[Input]) -> StreamingQuery:
-        joined = self._placement.frame({one.name: self._open(one) for one in streams})
+        joined = self._placement.frame({input_.name: self._open(input_) for input_ in streams})
         writer = joined.writeStream.queryName("kasen").foreachBatch(self._epoch)
         # Without a trigger, an epoch begins as soon as the one before has ended and there is something.
         writer = writer if self._follow else writer.trigger(availableNow=True)

@@ -67,7 +67,7 @@ class Placement(Protocol):
 
 def _shippers(native: NativePlan, pipeline: RunningPipeline) -> dict[str, Shipper]:
     inputs = native.plan.app.inputs
-    return {one.name: Shipper(one.schema, pipeline.dictionary, _ROW) for one in inputs}
+    return {input_.name: Shipper(input_.schema, pipeline.dictionary, _ROW) for input_ in inputs}
 
 
 def replay(native: NativePlan, pipeline: RunningPipeline, store: Store, record: dict[str, Any]) -> None:
@@ -127,13 +127,13 @@ class InDriver:
         record = record or {}
         self._opens = opens
         self._in_pieces = PiecewiseRun(pipeline)
-        self._streams = [one for one in native.plan.app.inputs if not one.is_static]
+        self._streams = [input_ for input_ in native.plan.app.inputs if not input_.is_static]
         self._pipeline = pipeline
         self._outputs = outputs
         self._store = store
         self._arrivals = Arrivals(pipeline.dictionary, record.get("counts", {}), texts, files, folders)
-        self._scans = {one.name: native.scan(one) for one in self._streams}
-        types = {one.name: native.types(one) for one in self._streams}
+        self._scans = {input_.name: native.scan(input_) for input_ in self._streams}
+        types = {input_.name: native.types(input_) for input_ in self._streams}
         self._slots = scan.slots_of(self._streams, self._scans, types, cast)
         self._sources = sources_of(self._streams, self._slots)
         self._shippers = _shippers(native, pipeline)
@@ -230,8 +230,8 @@ class InDriver:
             pieces[str(len(pieces))] = np.frombuffer(packed, np.uint8)
 
     def end(self, *, flush: bool) -> None:
-        for one in self._streams:
-            self._pipeline.end(one.name)
+        for input_ in self._streams:
+            self._pipeline.end(input_.name)
         self._answer()
         if flush:
             for answer in self._pipeline.flush():

@@ -103,7 +103,9 @@ class AppBinder:
         return str(self._nodes[name.lower()].this.name)
 
     def names(self) -> list[str]:
-        return [one.name for one in self._inputs.values()] + [node.this.name for node in self._nodes.values()]
+        return [input_.name for input_ in self._inputs.values()] + [
+            node.this.name for node in self._nodes.values()
+        ]
 
     def gone(self, name: str) -> str:
         drop = self._dropped.get(name.lower())

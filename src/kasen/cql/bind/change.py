@@ -54,7 +54,7 @@ class LiveCatalog:
 
     @staticmethod
     def of(app: App) -> LiveCatalog:
-        catalog = LiveCatalog(app.time, {one.name.lower(): one for one in app.inputs}, user=app.user)
+        catalog = LiveCatalog(app.time, {input_.name.lower(): input_ for input_ in app.inputs}, user=app.user)
         for query in app.queries:
             catalog._enter(query)
         catalog.looped = {name.lower() for loop in app.loops for name in loop}
@@ -141,7 +141,11 @@ class LiveCatalog:
 
     def after(self, change: CatalogChange) -> LiveCatalog:
         """A catalog in which names mean what they will mean after a change; only for looking up."""
-        comes = {one.query.name.lower(): one.query for one in change.actions if isinstance(one, Register)}
+        comes = {
+            action.query.name.lower(): action.query
+            for action in change.actions
+            if isinstance(action, Register)
+        }
         return LiveCatalog(
             self.time, self.inputs, cast("dict[str, RegisteredQuery]", ChainMap(comes, self.queries))
         )
@@ -206,9 +210,9 @@ def with_changes(
     warnings = [
         warning
         for change in changes
-        for one in change.actions
-        if isinstance(one, Register)
-        for warning in unbounded_state(one.query)
+        for action in change.actions
+        if isinstance(action, Register)
+        for warning in unbounded_state(action.query)
     ]
     return replace(app, changes=changes, prepared=waiting, warnings=(*app.warnings, *warnings))
 
@@ -286,7 +290,7 @@ class _Binder:
         return self._live.queries[key].name
 
     def names(self) -> list[str]:
-        known = [one.name for one in self._live.inputs.values()]
+        known = [input_.name for input_ in self._live.inputs.values()]
         known += [one.name for key, one in self._live.queries.items() if key not in self._dropped]
         return known + [str(node.this.name) for node in self._nodes.values()]
 
@@ -350,7 +354,7 @@ class _Binder:
         key = name.name.lower()
         if self._exists(key):
             return
-        known = [one.name for one in self._live.queries.values()]
+        known = [query.name for query in self._live.queries.values()]
         remedy = suggest(name.name, known, "queries are") or "register it first"
         if key in self._live.inputs:
             remedy = "it is an input; only queries can be replaced or dropped"

@@ -444,7 +444,7 @@ def _access(condition: Condition) -> tuple[tuple[Predicate, ...], Condition | No
 
 def _equalities(part: Condition) -> tuple[Predicate, ...]:
     parts = (part,) if isinstance(part, Predicate) else () if part.all else part.parts
-    found = tuple(dict.fromkeys(one for one in parts if isinstance(one, Predicate) and one.is_equality))
+    found = tuple(dict.fromkeys(part for part in parts if isinstance(part, Predicate) and part.is_equality))
     same = len({one.column for one in found}) == 1
     return found if same and len(found) == len(set(parts)) else ()
 

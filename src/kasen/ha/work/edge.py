@@ -37,10 +37,12 @@ class Edge:
             raise DataError(
                 f"speed goes with TIMESTAMP time; the time of {node.config.app} is {plan.app.time}"
             )
-        for one in plan.app.inputs:
-            once = one.connector.format == "memory" or (one.timestamp is None and not one.is_relation)
+        for input_ in plan.app.inputs:
+            once = input_.connector.format == "memory" or (
+                input_.timestamp is None and not input_.is_relation
+            )
             if once and node.config.peer is not None:
-                raise DataError(f"{one.name} cannot be read again, so its node cannot have a second copy")
+                raise DataError(f"{input_.name} cannot be read again, so its node cannot have a second copy")
         rows = _EPOCH_ROWS if self._rate is None else int(self._rate * _EPOCH_SECONDS)
         rows = 1 if self._speed is not None else max(1, min(_EPOCH_ROWS, rows))
         self._run = LocalRun(plan, Options(base, batch=rows), on_answer=self._on_answer)

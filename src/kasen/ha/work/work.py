@@ -66,17 +66,17 @@ class AppWork:
             raise QueryError("queries come and go on nodes of their own only", remedy="leave AT out")
         self.schemas = {query.name: output_schema(query.schema, plan.app.time) for query in plan.app.queries}
         self._base = base
-        self._streams = [one for one in plan.app.inputs if not one.is_static]
+        self._streams = [input_ for input_ in plan.app.inputs if not input_.is_static]
         self._check_links(inputs)
         self._readers: dict[tuple[str, pa.Schema], LinkRows] = {}
         self.begin(None)
 
     def _check_links(self, inputs: tuple[Neighbour, ...]) -> None:
         linked = {link.stream.lower() for link in inputs}
-        for one in self._streams:
-            if one.name.lower() not in linked:
-                raise DataError(f"{one.name} is to come over a link, but no input of the node is for it")
-        names = {one.name.lower() for one in self._streams}
+        for input_ in self._streams:
+            if input_.name.lower() not in linked:
+                raise DataError(f"{input_.name} is to come over a link, but no input of the node is for it")
+        names = {input_.name.lower() for input_ in self._streams}
         for link in inputs:
             if link.stream.lower() not in names:
                 raise DataError(f"the app has no stream {link.stream!r} for the link from {link.node}")
@@ -103,20 +103,25 @@ class AppWork:
         self.pipeline = RunningPipeline(self.plan)
         self.history = History(self.plan, self.pipeline, restart) if self.why_history is None else None
         self._right_from = restart.at if restart is not None else BEGIN
-        self._frontiers = {one.name: BEGIN for one in self._streams}
+        self._frontiers = {input_.name: BEGIN for input_ in self._streams}
         self._ends: dict[str, int] = {}
         self._load_tables()
 
     def _load_tables(self) -> None:
-        for one in self.plan.app.inputs:
-            if one.is_static:
-                most = one.max_text_bytes
+        for input_ in self.plan.app.inputs:
+            if input_.is_static:
+                most = input_.max_text_bytes
                 source = open_source(
-                    one.connector, self._base, one.name, one.schema, is_relation=True, max_text_bytes=most
+                    input_.connector,
+                    self._base,
+                    input_.name,
+                    input_.schema,
+                    is_relation=True,
+                    max_text_bytes=most,
                 )
-                reader = Reader(one.name, source, None, self.pipeline.dictionary)
+                reader = Reader(input_.name, source, None, self.pipeline.dictionary)
                 while (piece := reader.read(None)) is not None:
-                    self.pipeline.add(one.name, piece.rows)
+                    self.pipeline.add(input_.name, piece.rows)
 
     def process(self, pieces: list[tuple[str, LinkPiece]]) -> Result:
         for stream, piece in pieces:

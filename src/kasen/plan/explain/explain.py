@@ -80,10 +80,10 @@ def _shown(node: Node) -> list[Node]:
 
 def _inputs(app: App) -> str:
     lines = [f"time: {app.time}"]
-    for one in app.inputs:
-        kind = "relation" if one.is_relation else "stream"
-        text = f"{kind} {one.name} {one.schema} from {one.connector.format}"
-        lines += _noted("", text, [_order(one, app.time)])
+    for input_ in app.inputs:
+        kind = "relation" if input_.is_relation else "stream"
+        text = f"{kind} {input_.name} {input_.schema} from {input_.connector.format}"
+        lines += _noted("", text, [_order(input_, app.time)])
     return "\n".join(lines)
 
 

@@ -80,13 +80,13 @@ def lower(plan: Plan, *, partials: bool = True) -> NativePlan:
     if plan.app.changes:
         return NativePlan(plan, {})  # a query that comes later may need any column
     roots = {name: plan.steps[step].node for name, step in plan.outputs}
-    streams = {one.name: one for one in plan.app.inputs if not one.is_relation}
+    streams = {input_.name: input_ for input_ in plan.app.inputs if not input_.is_relation}
     nodes = list(roots.values())
     cuts = {
         name: _cut(one, nodes, plan) if partials else _by_rows(one, nodes, "")
         for name, one in streams.items()
     }
-    app = replace(plan.app, inputs=tuple(_input(one, cuts.get(one.name)) for one in plan.app.inputs))
+    app = replace(plan.app, inputs=tuple(_input(input_, cuts.get(input_.name)) for input_ in plan.app.inputs))
     left = {name: _residual(root, cuts) for name, root in roots.items()}
     return NativePlan(share(app, left), {name: cut.scan for name, cut in cuts.items()})
 

@@ -58,7 +58,7 @@ class Generation:
         return self.cut.plan.app.queries
 
     def query(self, name: str) -> RegisteredQuery:
-        return next(one for one in self.queries if one.name == name)
+        return next(query for query in self.queries if query.name == name)
 
     @property
     def levels(self) -> int:
@@ -115,8 +115,10 @@ def later(
 
     `replaces` is what `replacing` has found out before.
     """
-    looped = {one.name for one in queries if names.in_loop(one.name)}
-    plans = {one.name: plan_query(one, names, in_loop=one.name in looped, shards=True) for one in queries}
+    looped = {query.name for query in queries if names.in_loop(query.name)}
+    plans = {
+        query.name: plan_query(query, names, in_loop=query.name in looped, shards=True) for query in queries
+    }
     loops = (tuple(sorted(looped)),) if looped else ()
     plan = share(replace(app, queries=tuple(queries), loops=loops, changes=(), prepared=()), plans)
     return _cut(number, plan, older, replaces)

@@ -94,13 +94,13 @@ class RequestHandler(_RequestHandler):
         progress, live = self._outputs.progress, self._pipeline.live
         said, heard = self._said.rates(progress.results), self._heard.rates(self._pipeline.rows_in)
         found = []
-        for one in live.queries.values():
-            name = one.registered.name
+        for query in live.queries.values():
+            name = query.registered.name
             shared = sorted(live.queries[each].registered.name for each in live.shared_with(name))
             found.append(
                 {
                     "query": name,
-                    "since": "the beginning" if one.began[0] == -(2**63) else one.began[0],
+                    "since": "the beginning" if query.began[0] == -(2**63) else query.began[0],
                     "rows in/s": round(sum((heard | said).get(each, 0.0) for each in live.reads(name)), 1),
                     "rows out/s": round(said.get(name, 0.0), 1),
                     "rows out": progress.results.get(name, 0),

@@ -231,14 +231,14 @@ class LiveQueries:
         """The queries with the numbers of their steps, for `rebuild`."""
         return [
             {
-                "name": one.registered.name.lower(),
-                "statement": statement_of(Register(one.registered)),
-                "in_loop": one.in_loop,
-                "began": one.began,
-                "steps": list(one.steps.values()),
-                "since": list(one.since.values()),
+                "name": query.registered.name.lower(),
+                "statement": statement_of(Register(query.registered)),
+                "in_loop": query.in_loop,
+                "began": query.began,
+                "steps": list(query.steps.values()),
+                "since": list(query.since.values()),
             }
-            for one in self.queries.values()
+            for query in self.queries.values()
         ]
 
     def rebuild(self, saved: list[dict[str, Any]], catalog: LiveCatalog) -> None:
@@ -329,7 +329,7 @@ class LiveQueries:
         """What was stopped has no end that anything could go on from."""
         if not self._graph.dead:
             return
-        comes = {one.query.name.lower() for one in change.actions if isinstance(one, Register)}
+        comes = {action.query.name.lower() for action in change.actions if isinstance(action, Register)}
         for name in comes:
             reads = {node.name.lower() for node in walk(plans[name].plan) if isinstance(node, Ref)}
             for key in sorted({name, *reads}):

@@ -85,11 +85,11 @@ class RemoteQueries:
         self._cut = cut
         self._clock = clock
         self._catalog = LiveCatalog.of(replace(app, changes=()))
-        self._lived = {0: _Lived(Generation(0, cut), {one.name for one in app.queries})}
+        self._lived = {0: _Lived(Generation(0, cut), {query.name for query in app.queries})}
         self._next = 1
-        self._where: dict[str, int] = {one.name: 0 for one in app.queries}
+        self._where: dict[str, int] = {query.name: 0 for query in app.queries}
         self._decided: list[Decided] = []
-        self.queries: dict[str, RegisteredQuery] = {one.name: one for one in app.queries}
+        self.queries: dict[str, RegisteredQuery] = {query.name: query for query in app.queries}
         #: Whoever writes answers may refuse a change.
         self.on_check: Callable[[CatalogChange], None] = lambda _: None
         self.held: Callable[[], Held] = Held
@@ -160,7 +160,7 @@ class RemoteQueries:
 
     def _check_limits(self, change: CatalogChange) -> None:
         """Refuses a newcomer where a limit is reached; those who are here go on."""
-        more = sum(isinstance(one, Register) and not one.replaces for one in change.actions)
+        more = sum(isinstance(action, Register) and not action.replaces for action in change.actions)
         if not more:
             return
         there = sum(len(each.live) for each in self._lived.values())
@@ -177,7 +177,7 @@ class RemoteQueries:
 
     def _decide(self, change: CatalogChange) -> None:
         decided = Decided(change)
-        coming = [one for one in change.actions if isinstance(one, Register)]
+        coming = [action for action in change.actions if isinstance(action, Register)]
         self._check(decided, coming)
         older = self._as_of(decided.at)
         names = older.catalog.copy()
@@ -201,7 +201,7 @@ class RemoteQueries:
             if found.replaces is not None:
                 self._check_readers(found, change)
         for found in made:
-            live = {one.name for one in found.queries}
+            live = {query.name for query in found.queries}
             self._lived[found.number] = _Lived(
                 found, live, change.at, None, dict(found.reads), dict(found.reads)
             )
@@ -224,7 +224,7 @@ class RemoteQueries:
 
     def _move(self, decided: Decided, where: dict[str, int]) -> tuple[tuple[int, str], ...]:
         """Applies a change to where queries are; returns those that go."""
-        goes = [one.name for one in decided.change.actions if isinstance(one, Drop)]
+        goes = [action.name for action in decided.change.actions if isinstance(action, Drop)]
         goes += [name for name in where if name.lower() in {each.lower() for each in decided.numbers}]
         gone = tuple((where.pop(name), name) for name in goes if name in where)
         where |= decided.numbers
@@ -237,7 +237,7 @@ class RemoteQueries:
                 name = one.query.name
                 fault = f"{name} cannot be backfilled on executors: the past of streams is not kept there"
                 raise QueryError(fault, remedy=f"leave BACKFILL out, {_IN_DRIVER}")
-        touched = {one.name.lower() for one in decided.change.actions if isinstance(one, Drop)}
+        touched = {action.name.lower() for action in decided.change.actions if isinstance(action, Drop)}
         touched |= {one.query.name.lower() for one in coming if one.replaces}
         for each in self._decided:
             if each.at == decided.at and each.change.at is not None:
@@ -247,9 +247,9 @@ class RemoteQueries:
                     raise QueryError(f"{fault} on executors", remedy="change it when more has come")
             if each.at > decided.at:
                 later_ = {
-                    one.query.name.lower()
-                    for one in each.change.actions
-                    if isinstance(one, Register) and one.replaces
+                    action.query.name.lower()
+                    for action in each.change.actions
+                    if isinstance(action, Register) and action.replaces
                 }
                 read = {name for number in each.numbers.values() for name in self._lived[number].reads}
                 if both := touched & (later_ | read):
@@ -260,8 +260,8 @@ class RemoteQueries:
         """Who reads a query that is replaced must find the new one where the old one was."""
         assert new.replaces is not None
         old, name = (new.replaces.number, new.replaces.name), new.replaces.name
-        changed = {one.name for one in change.actions if isinstance(one, Drop)}
-        changed |= {one.query.name for one in change.actions if isinstance(one, Register)}
+        changed = {action.name for action in change.actions if isinstance(action, Drop)}
+        changed |= {action.query.name for action in change.actions if isinstance(action, Register)}
         readers = [
             query.name
             for number, each in self._lived.items()
@@ -304,15 +304,15 @@ class RemoteQueries:
                 if query.name not in each.live or (number, query.name) in read:
                     continue
                 root = plan.steps[each.generation.root(query.name)].node
-                refs = {one.name.lower() for one in walk(root) if isinstance(one, Ref)}
-                here = {one.name.lower() for one in each.generation.queries}
+                refs = {node.name.lower() for node in walk(root) if isinstance(node, Ref)}
+                here = {query.name.lower() for query in each.generation.queries}
                 reads = {each.will.get(ref, (number, ref)) for ref in refs if ref in each.will or ref in here}
                 lower = {(where, name.lower()) for where, name in read}
                 if not {(where, name.lower()) for where, name in reads} & lower:
                     continue
                 if any(
-                    isinstance(one, Streamify) and one.kind is StreamKind.RSTREAM and one.every is None
-                    for one in walk(root)
+                    isinstance(node, Streamify) and node.kind is StreamKind.RSTREAM and node.every is None
+                    for node in walk(root)
                 ):
                     found.append(query.name)
                 elif not query.is_stream:
@@ -360,11 +360,11 @@ class RemoteQueries:
             del self._where[name], self.queries[name]
             if not lived.live:
                 lived.gone = epoch
-        for one in decided.change.actions:
-            if isinstance(one, Register):
-                number = decided.numbers[one.query.name]
-                self._where[one.query.name] = number
-                self.queries[one.query.name] = one.query
+        for action in decided.change.actions:
+            if isinstance(action, Register):
+                number = decided.numbers[action.query.name]
+                self._where[action.query.name] = number
+                self.queries[action.query.name] = action.query
                 if self._lived[number].generation.replaces is not None:
                     self._move_reads(self._lived[number].generation, lambda each: each.reads)
 
@@ -402,7 +402,9 @@ class RemoteQueries:
             "generations": [
                 {
                     "number": number,
-                    "queries": {one.name: statement_of(Register(one)) for one in each.generation.queries},
+                    "queries": {
+                        query.name: statement_of(Register(query)) for query in each.generation.queries
+                    },
                     "read": each.generation.reads,
                     "reads": each.reads,
                     "replaces": None

@@ -16,7 +16,7 @@ class RetainedStreams:
     """For each such stream, its tuples of the last d: a query that comes at t sees those from t - d on."""
 
     def __init__(self, inputs: Iterable[Input]) -> None:
-        kept = [one for one in inputs if one.retain is not None and not one.is_relation]
+        kept = [input_ for input_ in inputs if input_.retain is not None and not input_.is_relation]
         self._lengths = {one.name: one.retain or 0 for one in kept}
         self._held = {one.name: Fifo(len(one.schema)) for one in kept}
 

@@ -137,7 +137,7 @@ class Outputs:
         self._plan = plan
         self._foreign = foreign
         self._pipeline = pipeline
-        self._relations = {one.name for one in plan.app.inputs if one.is_relation}
+        self._relations = {input_.name for input_ in plan.app.inputs if input_.is_relation}
         self._on_progress = on_progress
         self._on_answer = on_answer
         self._started = time.monotonic()
@@ -256,10 +256,10 @@ class Outputs:
             return
         sink = folder / connector.option("path")
         target = sink.resolve()
-        for one in self._plan.app.inputs:
-            source = (self._base / one.connector.option("path")).resolve()
-            if one.connector.option("path") and source in (target, *target.parents):
-                raise DataError(f"{query.name} would be written to {sink}, which {one.name} is read from")
+        for input_ in self._plan.app.inputs:
+            source = (self._base / input_.connector.option("path")).resolve()
+            if input_.connector.option("path") and source in (target, *target.parents):
+                raise DataError(f"{query.name} would be written to {sink}, which {input_.name} is read from")
         if self._targets.setdefault(target, query.name) != query.name:
             raise DataError(f"{query.name} would be written to {sink}, to which another query is written")
 

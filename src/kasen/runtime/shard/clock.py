@@ -140,22 +140,24 @@ class Clock:
 
     def __init__(self, plan: Plan, dictionary: Dictionary | None = None) -> None:
         self.dictionary = Dictionary() if dictionary is None else dictionary
-        inputs = [one for one in plan.app.inputs if not one.is_static]
-        self._columns = {one.name: len(one.schema) if one.is_relation else 0 for one in inputs}
-        self._feeds = {one.name: Feed(self._columns[one.name], one.slack) for one in inputs}
+        inputs = [input_ for input_ in plan.app.inputs if not input_.is_static]
+        self._columns = {input_.name: len(input_.schema) if input_.is_relation else 0 for input_ in inputs}
+        self._feeds = {input_.name: Feed(self._columns[input_.name], input_.slack) for input_ in inputs}
         self._relations = {
-            one.name: Relation(len(one.schema), one.timestamp) for one in inputs if one.is_relation
+            input_.name: Relation(len(input_.schema), input_.timestamp)
+            for input_ in inputs
+            if input_.is_relation
         }
-        self._by_tuple = [one.name for one in inputs if one.tick.value == "TUPLE"]
-        self._counts = {one.name: 0 for one in inputs if not one.is_relation}
+        self._by_tuple = [input_.name for input_ in inputs if input_.tick.value == "TUPLE"]
+        self._counts = {input_.name: 0 for input_ in inputs if not input_.is_relation}
         self._tables: dict[str, InputRows] = {}
         #: Whether queries may come later, and static tables are kept for them.
         self.keeps_tables = False
         self._late: dict[str, list[I64]] = {}
         self._shippers = {
-            one.name: Shipper(one.schema, self.dictionary, CHANGE)
-            for one in plan.app.inputs
-            if one.is_relation
+            input_.name: Shipper(input_.schema, self.dictionary, CHANGE)
+            for input_ in plan.app.inputs
+            if input_.is_relation
         }
         self._upto = Frontier(-(2**63), 0)
         self._begun = False

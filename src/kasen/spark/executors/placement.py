@@ -152,11 +152,11 @@ class InExecutors:
         self._live.held = self._held
         self._cut = remote.cut
         self._exchanges = exchanges(self._cut)
-        self._streams = [one for one in plan.app.inputs if not one.is_static]
+        self._streams = [input_ for input_ in plan.app.inputs if not input_.is_static]
         self._relations = [index for index, one in enumerate(self._streams) if one.is_relation]
-        self._headed = frozenset(one.name for one in self._streams if one.connector.format == "csv")
-        self._scans = {one.name: native.scan(one) for one in self._streams}
-        types = {one.name: native.types(one) for one in self._streams}
+        self._headed = frozenset(input_.name for input_ in self._streams if input_.connector.format == "csv")
+        self._scans = {input_.name: native.scan(input_) for input_ in self._streams}
+        types = {input_.name: native.types(input_) for input_ in self._streams}
         self._slots = scan.slots_of(self._streams, self._scans, types, cast)
         self._sources = sources_of(self._streams, self._slots)
         # By value: an app's own aggregates may be defined where workers cannot import them.
@@ -272,8 +272,8 @@ class InExecutors:
 
     def ending(self, *, keep: bool) -> DataFrame | None:
         """What is left to do when all inputs have ended; `keep` if windows are to expire afterwards."""
-        for one in self._streams:
-            self._clock.end(one.name)
+        for input_ in self._streams:
+            self._clock.end(input_.name)
         self._ledger.begin()
         orders = self._clock.run(self._live.splices())
         return None if orders is None else self._fragments(orders, self._ledger.next, keep=keep)
@@ -373,7 +373,7 @@ class InExecutors:
         return self._texts(self._stream(name), file, None)
 
     def _stream(self, name: str) -> Input:
-        return next(one for one in self._streams if one.name == name)
+        return next(input_ for input_ in self._streams if input_.name == name)
 
     def _raws(self, name: str, reading: ReadTuples, wrong: list[int]) -> dict[int, str]:
         """Refused rows' texts by position. They are read again only now; if all is well, there are none."""
@@ -446,7 +446,9 @@ class InExecutors:
     def gather(self, table: pa.Table) -> None:
         """Delivers what the program gave."""
         self._remote.dictionary = Dictionary()
-        known = {each.answer(one.name): one for each, *_ in self._live.generations for one in each.queries}
+        known = {
+            each.answer(query.name): query for each, *_ in self._live.generations for query in each.queries
+        }
         gathered = AnswerCollector(known, self._remote.dictionary)
         self.reports = []
         for name, content in zip(table["name"].to_pylist(), table["packed"].to_pylist(), strict=True):

@@ -31,7 +31,10 @@ class StreamThrottle:
 
         Refuses to hold more than `most` bytes of tuples that wait for slower inputs.
         """
-        held = {one.name: waiting.get(one.name, 0) * 8 * (len(one.schema) + 3) for one in self.app.inputs}
+        held = {
+            input_.name: waiting.get(input_.name, 0) * 8 * (len(input_.schema) + 3)
+            for input_ in self.app.inputs
+        }
         total = sum(held.values())
         if 2 * total <= self.most:
             return False

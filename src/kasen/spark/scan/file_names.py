@@ -40,7 +40,7 @@ class FileNames:
 
     def __init__(self, inputs: tuple[Input, ...], base: Path) -> None:
         self._base = base
-        self._inputs = {one.name: one.connector for one in inputs if not is_foreign(one)}
+        self._inputs = {input_.name: input_.connector for input_ in inputs if not is_foreign(input_)}
         #: The numbers of the files of each stream, and how long they were.
         self._files: dict[str, dict[int, tuple[str, int]]] = {}
         #: The columns of csv files, and those that have been compared.

@@ -63,10 +63,10 @@ def slots_of(
     """
     places: list[tuple[str | None, ...]] = []
     slots: dict[str, Type] = {}
-    for one in inputs:
+    for input_ in inputs:
         taken: dict[Type, int] = {}
         mine: list[str | None] = []
-        for text, type_ in zip(scans[one.name].columns, types[one.name], strict=True):
+        for text, type_ in zip(scans[input_.name].columns, types[input_.name], strict=True):
             if text is None:
                 mine.append(None)
                 continue
@@ -76,10 +76,10 @@ def slots_of(
             slots[slot] = type_
             mine.append(slot)
         places.append(tuple(mine))
-    noted = not all(_is_typed(one) and one.name not in cast for one in inputs)
-    signed = any(one.is_relation for one in inputs)
-    counting = any(scans[one.name].failures is not None for one in inputs)
-    return Slots(tuple(one.name for one in inputs), tuple(places), slots, noted, signed, counting)
+    noted = not all(_is_typed(input_) and input_.name not in cast for input_ in inputs)
+    signed = any(input_.is_relation for input_ in inputs)
+    counting = any(scans[input_.name].failures is not None for input_ in inputs)
+    return Slots(tuple(input_.name for input_ in inputs), tuple(places), slots, noted, signed, counting)
 
 
 def _is_typed(one: Input) -> bool:
