@@ -101,9 +101,9 @@ def on_two_cores(engine: Engine) -> Engine:
     """An engine that shares all work that it can between two cores, be it of a few rows."""
 
     def run(app: App, folder: Path) -> Result:
-        changes = {"operators.two_cores._WORTH": 4, "operators.two_cores._allowed": True}
+        changes = {"engine.parallel._WORTH": 4, "engine.parallel._allowed": True}
         with ExitStack() as stack:
-            for name, value in {**changes, "runtime.graph.ROWS_A_STEP": 0}.items():
+            for name, value in {**changes, "runtime.graph.graph.ROWS_A_STEP": 0}.items():
                 stack.enter_context(patch(f"kasen.{name}", value))
             return engine(app, folder)
 

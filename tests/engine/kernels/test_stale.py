@@ -11,7 +11,7 @@ from kasen.engine.kernels.stale import drop_stale
 
 #: Modules of two folders; two of them have the same name.
 SOURCES = {
-    "engine/kernels/hashing": "import numpy as np\n",
+    "kernels/hashing": "import numpy as np\n",
     "join/kernels/rows": "from kasen.engine.kernels.hashing import mix\n",
     "join/kernels/join": "from kasen.engine.join.kernels.rows import (\n    NEXT,\n    find,\n)\n",
     "pair/inner/kernels/join": "from kasen.engine.join.kernels import join as outer, rows\n",
@@ -25,7 +25,7 @@ SOURCES = {
     [
         (None, []),
         (
-            "engine/kernels/hashing",
+            "kernels/hashing",
             ["join.kernels.join", "join.kernels.rows", "kernels.hashing", "pair.inner.kernels.join"],
         ),
         ("join/kernels/rows", ["join.kernels.join", "join.kernels.rows", "pair.inner.kernels.join"]),

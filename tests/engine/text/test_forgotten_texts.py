@@ -135,20 +135,20 @@ def test_a_query_over_texts_answers_the_same_however_much_is_forgotten(name: str
 
 #: Operators, and queries in which nothing else holds their texts.
 HOLDERS = {
-    "Rows": "rows",
-    "Range": "range",
-    "Slide": "range_slide",
-    "PartitionRows": "partition",
+    "RowsWindow": "rows",
+    "RangeWindow": "range",
+    "SlideWindow": "range_slide",
+    "PartitionWindow": "partition",
     "Aggregate": "groups",
-    "Member": "longer_groups",
+    "SharableSlidingAggregate": "longer_groups",
     "SlidingAggregate": "sliding_extremes",
     "UserAggregate": "users_ever",
     "HashJoin": "join_ever",
     "MJoin": "three",
     "SemiJoin": "semi_join_ever",
     "Bag": "distinct_ever",
-    "Whole": "whole_ever",
-    "Every": "every",
+    "RStream": "whole_ever",
+    "PeriodicRStream": "every",
     "Delay": "delay",
 }
 

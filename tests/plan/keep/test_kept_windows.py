@@ -82,7 +82,7 @@ def ways(old: str, new: str) -> list[str]:
         (
             "ISTREAM(SELECT a FROM s [RANGE 2])",
             "RSTREAM(SELECT a FROM s [RANGE 2])",
-            ["Touches from WindowNode", "WindowNode goes on"],
+            ["WindowActivity from WindowNode", "WindowNode goes on"],
         ),
         (
             "ISTREAM(SELECT s.k, s.a, r.c FROM s [ROWS 2], r [RANGE 3] WHERE s.k = r.k)",
