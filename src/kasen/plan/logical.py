@@ -339,7 +339,7 @@ def twice(node: Node) -> SetOp:
 
 @hashed_once
 class Streamify(Unary):
-    """Relation to stream. `leaves` are the activities of windows at which RSTREAM fires, one for each of its leaves."""
+    """Relation to stream. `leaves` tell when RSTREAM fires: one WindowActivity per leaf."""
 
     kind: StreamKind
     every: int | None = None

@@ -1,7 +1,8 @@
 """Moves filters towards the sources: less to remember, less to join.
 
 Never below a row window: it counts tuples before they are filtered. RSTREAM and window_end() depend on
-tuples that a filter drops, too; they have inputs of their own (WindowActivity, WindowReports) that no filter reaches.
+tuples that a filter drops, too; they have inputs of their own (WindowActivity, WindowReports), which no
+filter reaches.
 """
 
 from __future__ import annotations
