@@ -17,6 +17,7 @@ from kasen.cql.bind.app import bind_text
 from kasen.plan.physical import plan_app
 from kasen.runtime.control.socket import ask
 from kasen.runtime.pipeline import Answer
+from kasen.spark.options import SparkOptions
 from kasen.spark.pipeline import SparkRun
 from kasen.spark.place import OperatorPlace
 from kasen.spark.session import session
@@ -86,12 +87,8 @@ def in_kasen(spark: SparkSession, home: Path, place: OperatorPlace) -> tuple[flo
     socket = home / "private" / "control"
     run = SparkRun(
         plan_app(bind_text(APP)),
-        home,
-        checkpoint=home / "kasen",
-        place=place,
+        SparkOptions(home, checkpoint=home / "kasen", place=place, follow=True, control=socket),
         given={"s": source(spark)},
-        follow=True,
-        control=socket,
         on_answer=told,
     )
     running = threading.Thread(target=run.run)

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -26,12 +27,15 @@ from benchmarks._measure import Line, Table, speed
 from kasen.cql.bind.app import bind_text
 from kasen.plan.physical import plan_app
 from kasen.runtime.memory import own_process
+from kasen.runtime.output.outputs import OnAnswer
+from kasen.runtime.pipeline import Answer
+from kasen.spark.options import SparkOptions
 from kasen.spark.pipeline import SparkRun
 from kasen.spark.place import OperatorPlace
 from kasen.spark.session import session
 
 SECOND = 1_000_000
-EXECUTORS: dict[str, object] = {"place": OperatorPlace.executors, "shards": 2}
+EXECUTORS: dict[str, Any] = {"place": OperatorPlace.executors, "shards": 2}
 KEYS = 1000
 SCHEMA = "ts timestamp, k int, v bigint"
 STREAM = (
@@ -74,11 +78,13 @@ def events(folder: Path, rows: int, span: int, files: int, keys: int = KEYS, see
         os.utime(file, (now - files + number,) * 2)
 
 
-def ours(home: Path, text: str, **options: object) -> tuple[float, SparkRun]:
+def ours(
+    home: Path, text: str, on_answer: OnAnswer = lambda _: None, **options: Any
+) -> tuple[float, SparkRun]:
     """Seconds that a run of an app takes, to the end of its files."""
     plan = plan_app(bind_text(text, home))
     begin = time.perf_counter()
-    run = SparkRun(plan, home, **options)  # type: ignore[arg-type]
+    run = SparkRun(plan, SparkOptions(home, **options), on_answer=on_answer)
     run.run()
     return time.perf_counter() - begin, run
 
@@ -245,12 +251,16 @@ def epochs(bench: Bench) -> None:
     for where, options, target in (("in the driver", {}, 0.6), ("on executors", EXECUTORS, 1.0)):
         marks: list[float] = []
         checkpoint = bench.folder(f"epochs-{where[-6:]}")
+
+        def note(_: Answer, marks: list[float] = marks) -> None:
+            marks.append(time.perf_counter())
+
         ours(
             home,
             text,
             files_per_epoch=1,
             checkpoint=checkpoint,
-            on_answer=lambda _, marks=marks: marks.append(time.perf_counter()),
+            on_answer=note,
             **options,
         )
         # What is late to be compiled is compiled in the first ones.
@@ -269,7 +279,9 @@ def state(bench: Bench) -> None:
         for seed, name in enumerate("sr"):
             events(home / name, rows * epochs, rows * epochs * 1000, epochs, 65_536, seed)
         text = STREAM.format("s") + STREAM.format("r") + JOIN.format(f"ROWS {window}")
-        run = SparkRun(plan_app(bind_text(text, home)), home, files_per_epoch=1, checkpoint=home / "ck")
+        run = SparkRun(
+            plan_app(bind_text(text, home)), SparkOptions(home, files_per_epoch=1, checkpoint=home / "ck")
+        )
         sizes = count_bytes(run)
         run.run()
         written[window] = sum(sizes) / epochs

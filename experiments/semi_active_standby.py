@@ -30,8 +30,8 @@ import psutil
 from examples.sensors.generate import generate, write
 from kasen.ha.cluster import members_of
 from kasen.ha.link.wire import Json
-from kasen.ha.relay import Relay
 from tests.ha.nodes import Nodes, through
+from tests.ha.relay import Relay
 
 OUT = Path(__file__).parent / "out" / "semi_active_standby"
 POINTS = OUT / "points.csv"

@@ -6,21 +6,26 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from kasen.aggregates import aggregate
-    from kasen.api import Pipeline, Query
+    from kasen.aggregates import UserAggregate, aggregate
+    from kasen.api import Admission, App, Change, DeadLetter, Pipeline, Query
     from kasen.errors import DataError, InternalError, KasenError, QueryError, ResourceError
     from kasen.runtime.memory import own_process
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Admission",
+    "App",
+    "Change",
     "DataError",
+    "DeadLetter",
     "InternalError",
     "KasenError",
     "Pipeline",
     "Query",
     "QueryError",
     "ResourceError",
+    "UserAggregate",
     "__version__",
     "aggregate",
     "own_process",
@@ -29,9 +34,9 @@ __all__ = [
 #: Where names are. A module is loaded when it is first used: `kasen check` needs no compiled kernels, and
 #: commands handle signals before they load anything.
 _MODULES = {
-    "aggregate": "kasen.aggregates",
+    **dict.fromkeys(("UserAggregate", "aggregate"), "kasen.aggregates"),
     "own_process": "kasen.runtime.memory",
-    **dict.fromkeys(("Pipeline", "Query"), "kasen.api"),
+    **dict.fromkeys(("Admission", "App", "Change", "DeadLetter", "Pipeline", "Query"), "kasen.api"),
     **dict.fromkeys(
         ("DataError", "InternalError", "KasenError", "QueryError", "ResourceError"), "kasen.errors"
     ),

@@ -176,18 +176,6 @@ class Connector:
         return dict(self.options).get(name, default)
 
 
-class Instant(NamedTuple):
-    """A point of application time; compares lexicographically.
-
-    `ts` is physical (µs or logical units), `seq` tells tuples of TICK BY TUPLE streams apart that
-    share a `ts`, `tick` counts steps that take no physical time.
-    """
-
-    ts: int
-    seq: int = 0
-    tick: int = 0
-
-
 _ARROW: dict[Kind, pa.DataType] = {
     Kind.NULL: pa.null(),
     Kind.BOOLEAN: pa.bool_(),

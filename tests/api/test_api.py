@@ -275,3 +275,18 @@ def test_a_text_need_not_end_with_a_semicolon_for_the_next_one() -> None:
     p.execute("REGISTER QUERY a AS ISTREAM(SELECT price FROM bids)").execute("DROP QUERY a").execute(BEST)
     with pytest.raises(kasen.DataError, match="registered are: best"):
         p.query("nothing")
+
+
+def test_what_a_pipeline_returns_is_exported() -> None:
+    assert [name for name in kasen.__all__ if not hasattr(kasen, name)] == []
+    p = kasen.Pipeline().execute(BIDS + BEST)
+    p.push("bids", [{"ts": 1, "item": 7, "price": 100}, {"ts": 0, "item": 7, "price": 100}])
+    p.advance("bids", 2)
+    found = [p.app, p.query("best"), *p.query("best").changes(), *p.dead_letters, *p.pressure.values()]
+    assert [type(each) for each in found] == [
+        kasen.App,
+        kasen.Query,
+        kasen.Change,
+        kasen.DeadLetter,
+        kasen.Admission,
+    ]

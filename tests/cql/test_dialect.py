@@ -23,6 +23,7 @@ from kasen.cql.bound import (
 )
 from kasen.cql.dialect import CQL
 from kasen.cql.statements import Text, parse, render
+from kasen.types import BIGINT
 from tests.cql.bind.binding import bind, block
 from tests.cql.corpus import INPUTS, OTHERS, PAPERS, QUERIES, TRADING, registered
 
@@ -169,7 +170,7 @@ def test_bare_numbers_are_lengths_of_time_where_time_is_bigint() -> None:
     """
     app = bind_text(text)
     query = app.queries[0].query
-    assert app.is_logical_time
+    assert app.time == BIGINT
     assert (app.inputs[0].slack, app.inputs[0].retain, app.inputs[0].idle) == (3, 100, 5_000_000)
     assert isinstance(query, Streamify)
     assert (query.every, query.delay) == (2, Delay(3))

@@ -45,10 +45,10 @@ class Running:
     def __init__(self, folder: Path) -> None:
         self.pipeline = kasen.Pipeline().execute(_APP)
         self.pipeline.push("s", [{"ts": 0, "a": 0, "c": ""}])
-        pushing = self.pipeline._pushing
-        assert pushing is not None
-        self._live = pushing.pipeline
-        self._manager = RequestHandler(self._live, pushing.outputs, self.pipeline.app.time, lambda _: None)
+        mode = self.pipeline._mode
+        assert mode is not None
+        self._live = mode.pipeline
+        self._manager = RequestHandler(self._live, mode.outputs, self.pipeline.app.time, lambda _: None)
         self.path = folder / "private" / "control"
         self.control = Control(self.path, self._handle, wait=5.0)
         self.answered = 0
@@ -57,7 +57,7 @@ class Running:
         try:
             return self._manager.handle(body)
         finally:
-            self.pipeline._enter_queries(self._live.queries.values())
+            self.pipeline._queries.enter(self._live.queries.values(), self.pipeline.app.time)
 
     def step(self) -> None:
         self.control.serve()

@@ -13,7 +13,7 @@ from typing import Any
 
 from kasen.ha.cluster import Cluster, ClusterMember, members_of, write_node_file
 from kasen.ha.link.wire import Json
-from kasen.ha.relay import Relay, Route
+from tests.ha.relay import Relay, Route
 from tests.ha.warm import run_member
 
 _CONTEXT = multiprocessing.get_context("forkserver")

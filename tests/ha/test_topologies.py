@@ -12,10 +12,10 @@ import pytest
 
 from examples.sensors.generate import generate
 from kasen.ha.cluster import members_of
-from kasen.ha.relay import Relay, Route
 from tests.ha import reference
 from tests.ha.chains import SOURCE, chain, expected, make_chain, written
 from tests.ha.nodes import Nodes, through
+from tests.ha.relay import Relay, Route
 from tests.ha.warm import load_plan
 
 STREAM = "REGISTER STREAM {name} (id BIGINT, temperature DOUBLE) TIMESTAMP BY ts FROM 'link';\n"

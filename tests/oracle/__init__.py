@@ -3,6 +3,7 @@
 Slow, obvious code that recomputes every instant from the definitions of CQL, and leaves the meaning of
 SQL to DuckDB. It shares no code with the engine beyond the parser and binder. Read it in this order:
 
+- instants.py              points of application time
 - inputs.py, csv_text.py   files to tuples with instants; late and bad rows
 - windows.py               what a window holds at an instant, from the stream's whole history
 - relations.py             streams and relations: windows, queries, ISTREAM/DSTREAM/RSTREAM, delays

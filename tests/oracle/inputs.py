@@ -15,9 +15,10 @@ import pyarrow.parquet as pq
 from kasen.cql.bound import App, Input, Tick
 from kasen.cql.expr import Value
 from kasen.errors import DataError
-from kasen.types import BIGINT, TIMESTAMP, Connector, Instant, Kind, Type
+from kasen.types import BIGINT, TIMESTAMP, Connector, Kind, Type
 from tests.oracle import values
 from tests.oracle.csv_text import CsvRow, records
+from tests.oracle.instants import Instant
 from tests.oracle.values import DEFAULT_MAX_TEXT_BYTES, Row
 
 BAD_ROW = "bad row"

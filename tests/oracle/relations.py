@@ -13,9 +13,9 @@ import duckdb
 
 from kasen.cql.bound import Delay, Slide, StreamKind, Window
 from kasen.errors import InternalError
-from kasen.types import Instant
 from tests.oracle import windows
 from tests.oracle.inputs import Tuple
+from tests.oracle.instants import Instant
 from tests.oracle.sql import Statement
 from tests.oracle.values import (
     Row,

@@ -23,9 +23,9 @@ from kasen.cql.bound import (
 )
 from kasen.cql.expr import Value
 from kasen.errors import ResourceError
-from kasen.types import Instant
 from tests.oracle.bridges import connect, limit_texts
 from tests.oracle.inputs import UNMATCHED, DeadLetter, Inputs, Tuple, diff_column, read_inputs
+from tests.oracle.instants import Instant
 from tests.oracle.kept import WindowIdentity, identity
 from tests.oracle.relations import (
     DerivedStream,

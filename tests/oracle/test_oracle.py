@@ -21,10 +21,11 @@ from kasen.cql.bound import (
 )
 from kasen.cql.expr import Aggregate, AggregateValue
 from kasen.errors import DataError, ResourceError
-from kasen.types import BIGINT, Field, Instant, Schema
+from kasen.types import BIGINT, Field, Schema
 from tests.cases_format import table
 from tests.oracle import Result, run_app
 from tests.oracle.csv_text import records
+from tests.oracle.instants import Instant
 from tests.oracle.relations import moved
 from tests.oracle.values import bag_difference, in_value_order
 

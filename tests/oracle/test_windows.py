@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kasen.cql.bound import Now, PartitionRows, Range, Rows, Slide, Unbounded, Window
-from kasen.types import Instant
+from tests.oracle.instants import Instant
 from tests.oracle.windows import Arrival, contents, latest_bounds, next_event, reports
 
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from kasen.cql.bound import Now, PartitionRows, Range, Rows, Slide, Unbounded, Window
-from kasen.types import Instant
+from tests.oracle.instants import Instant
 from tests.oracle.values import Key, Row, order_key
 
 

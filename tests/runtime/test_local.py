@@ -16,7 +16,7 @@ from kasen.cli import load
 from kasen.errors import DataError
 from kasen.plan.physical import plan_app
 from kasen.runtime.local import LocalRun, Options
-from kasen.runtime.output.outputs import Progress
+from kasen.runtime.output.progress import Progress
 
 APP = """
 REGISTER STREAM s (k INTEGER, v DOUBLE, name VARCHAR) TIMESTAMP BY ts SLACK 3

@@ -106,19 +106,22 @@ def start(app: Path, *options: str) -> subprocess.Popen[bytes]:
 
 def run(app: str, place: str, shards: str, master: str = "local[2,4]") -> None:
     """What the process does."""
+    from kasen.spark.options import SparkOptions
     from kasen.spark.pipeline import SparkRun
     from kasen.spark.place import OperatorPlace
 
     file = Path(app)
     SparkRun(
         plan_app(load(file)),
-        file.parent,
-        file.parent / "out",
-        master,
-        file.parent / "checkpoint",
-        files_per_epoch=1,
-        place=OperatorPlace(place),
-        shards=int(shards),
+        SparkOptions(
+            file.parent,
+            file.parent / "out",
+            master=master,
+            checkpoint=file.parent / "checkpoint",
+            files_per_epoch=1,
+            place=OperatorPlace(place),
+            shards=int(shards),
+        ),
     ).run()
 
 

@@ -10,13 +10,14 @@ import pytest
 
 import kasen
 from kasen.cli import load
+from kasen.cli.demo import cut
 from kasen.connect.parquet.sink import ParquetSink
 from kasen.cql.bind.app import bind_text
 from kasen.cql.bound import App
-from kasen.demo import cut
 from kasen.errors import DataError
 from kasen.plan.physical import plan_app
 from kasen.runtime.local import LocalRun, Options
+from kasen.spark.options import SparkOptions
 from kasen.spark.pipeline import SparkRun
 from kasen.spark.session import session
 from tests.cases_format import Case, all_cases
@@ -67,7 +68,7 @@ def chosen() -> list[Case]:
 def run_on_spark(app: App, folder: Path) -> Result:
     plan = plan_app(app)
     collected = Collected(plan)
-    job = SparkRun(plan, folder, on_answer=collected.add)
+    job = SparkRun(plan, SparkOptions(folder), on_answer=collected.add)
     collected.run = job
     job.run()
     return Result(collected.rows, [DeadLetter(*letter) for letter in job.outputs.dead_letters], [])
@@ -116,7 +117,7 @@ def outputs(folder: Path) -> dict[str, str]:
 def test_epochs_of_one_file_each_give_the_local_engines_files(tmp_path: Path) -> None:
     app = parted(tmp_path)
     LocalRun(plan_app(load(app)), Options(tmp_path, tmp_path / "local")).run()
-    run = SparkRun(plan_app(load(app)), tmp_path, tmp_path / "spark", files_per_epoch=1)
+    run = SparkRun(plan_app(load(app)), SparkOptions(tmp_path, tmp_path / "spark", files_per_epoch=1))
     run.run()
     assert run.outputs.progress.epochs > 4
     assert outputs(tmp_path / "spark") == outputs(tmp_path / "local")
@@ -127,7 +128,9 @@ def test_a_stopped_run_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
     LocalRun(plan_app(load(app)), Options(tmp_path, tmp_path / "local")).run()
     out, checkpoint = tmp_path / "spark", tmp_path / "checkpoint"
     for _ in range(20):
-        run = SparkRun(plan_app(load(app)), tmp_path, out, checkpoint=checkpoint, files_per_epoch=1)
+        run = SparkRun(
+            plan_app(load(app)), SparkOptions(tmp_path, out, checkpoint=checkpoint, files_per_epoch=1)
+        )
 
         def stop(_: object, run: SparkRun = run) -> None:
             run.stop()
@@ -169,7 +172,7 @@ def test_parquet_and_json_are_read_as_csv_is(tmp_path: Path) -> None:
             f"REGISTER STREAM s (ts BIGINT, k INTEGER, v VARCHAR) TIMESTAMP BY ts "
             f"FROM '{form}' OPTIONS (path 's.{form}'); REGISTER QUERY q AS SELECT k, v FROM s [NOW];"
         )
-        SparkRun(plan_app(load(tmp_path / "app.cql")), tmp_path, tmp_path / form).run()
+        SparkRun(plan_app(load(tmp_path / "app.cql")), SparkOptions(tmp_path, tmp_path / form)).run()
         found.append((tmp_path / form / "q.csv").read_text())
     assert found[0].count("\n") == 7
     assert found[1] == found[0]
@@ -184,11 +187,11 @@ def _loopback() -> None:
 def test_one_run_at_a_time_works_on_a_checkpoint(tmp_path: Path) -> None:
     app = parted(tmp_path)
     checkpoint = tmp_path / "checkpoint"
-    first = SparkRun(plan_app(load(app)), tmp_path, checkpoint=checkpoint)
+    first = SparkRun(plan_app(load(app)), SparkOptions(tmp_path, checkpoint=checkpoint))
     with pytest.raises(DataError, match=rf"a run \(process {os.getpid()}\) is at work on"):
-        SparkRun(plan_app(load(app)), tmp_path, checkpoint=checkpoint)
+        SparkRun(plan_app(load(app)), SparkOptions(tmp_path, checkpoint=checkpoint))
     first.run()
-    assert SparkRun(plan_app(load(app)), tmp_path, checkpoint=checkpoint).run().done
+    assert SparkRun(plan_app(load(app)), SparkOptions(tmp_path, checkpoint=checkpoint)).run().done
 
 
 def test_a_commit_that_was_removed_is_missed(tmp_path: Path) -> None:
@@ -198,7 +201,9 @@ def test_a_commit_that_was_removed_is_missed(tmp_path: Path) -> None:
     out, checkpoint = tmp_path / "out", tmp_path / "checkpoint"
 
     def resume() -> None:
-        SparkRun(plan_app(load(app)), tmp_path, out, checkpoint=checkpoint, files_per_epoch=1).run()
+        SparkRun(
+            plan_app(load(app)), SparkOptions(tmp_path, out, checkpoint=checkpoint, files_per_epoch=1)
+        ).run()
 
     resume()
     commits = sorted((checkpoint / "state" / "commits").iterdir())

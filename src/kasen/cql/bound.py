@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from kasen.aggregates import UserAggregate
 from kasen.cql.expr import Aggregate, Expr
 from kasen.errors import Place
-from kasen.types import BIGINT, MAX_TEXT_BYTES, TIMESTAMP, Connector, OnPressure, Schema, Type
+from kasen.types import MAX_TEXT_BYTES, TIMESTAMP, Connector, OnPressure, Schema, Type
 
 if TYPE_CHECKING:
     from kasen.cql.check.extent import Extent
@@ -331,10 +331,6 @@ class App:
     def max_text_bytes(self) -> int:
         """The longest text in UTF-8; what would give a longer one fails."""
         return int(self.setting("max_text_bytes", str(MAX_TEXT_BYTES)))
-
-    @property
-    def is_logical_time(self) -> bool:
-        return self.time == BIGINT
 
     @property
     def all_queries(self) -> tuple[RegisteredQuery, ...]:

@@ -103,7 +103,7 @@ class RunningNode:
         self._failover.decide_role()
         node.log.info("%s %s listens on %s", node.role, self.config.name, self.config.listen)
         if node.work is not None:
-            threading.Thread(target=node.work_loop, name="work", daemon=True).start()
+            threading.Thread(target=node.worker.loop, name="work", daemon=True).start()
         if node.is_primary:
             self._promoted()
         if self.config.peer is not None:

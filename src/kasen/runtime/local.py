@@ -22,7 +22,8 @@ from kasen.runtime.durable.checkpoint import Checkpoints, refuse_spark
 from kasen.runtime.durable.lock import RunLock
 from kasen.runtime.input.arrival import ArrivalClock
 from kasen.runtime.input.reader import Reader
-from kasen.runtime.output.outputs import OnAnswer, OnProgress, Outputs, Progress
+from kasen.runtime.output.outputs import OnAnswer, Outputs
+from kasen.runtime.output.progress import OnProgress, Progress
 from kasen.runtime.pipeline import Answer, RunningPipeline
 
 DEFAULT_BATCH = 1 << 16

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Event, Lock
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -22,30 +22,23 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from kasen import stops
-from kasen.connect.files import is_address
 from kasen.errors import DataError, InternalError, KasenError
-from kasen.plan.native.lower import NativePlan, lower
 from kasen.plan.physical import Input, Plan
-from kasen.plan.shard.fragments import plan_shards
-from kasen.runtime.control.requests import RequestHandler, ShardRequestHandler
 from kasen.runtime.control.socket import Control
 from kasen.runtime.durable.checkpoint import refuse_local
 from kasen.runtime.durable.lock import RunLock
-from kasen.runtime.output.outputs import OnAnswer, OnProgress, Outputs, Progress
-from kasen.runtime.pipeline import Answer, RunningPipeline
-from kasen.spark.executors.placement import InExecutors, RemotePipeline
-from kasen.spark.place import OperatorPlace
-from kasen.spark.placement import InDriver, OpensFiles, Placement, replay
+from kasen.runtime.output.outputs import OnAnswer
+from kasen.runtime.output.progress import OnProgress, Progress
+from kasen.runtime.pipeline import Answer
+from kasen.spark.options import SparkOptions
 from kasen.spark.scan import frames
 from kasen.spark.scan.admission import StreamThrottle
-from kasen.spark.scan.file_names import FileNames
 from kasen.spark.scan.sources import adopt, follows, need_rereadable
 from kasen.spark.session import need_utc, session
-from kasen.spark.sinks import SparkSink
-from kasen.spark.state.epochs import Store, bytes_held
+from kasen.spark.setup import Setup
+from kasen.spark.state.epochs import bytes_held
 from kasen.spark.state.spark_notes import SparkNotes
-from kasen.spark.state.state_files import Damage, DriverFiles, Files, below
-from kasen.types import Connector
+from kasen.spark.state.state_files import below
 
 #: How often, in seconds, requests of `kasen ctl` are looked for between epochs.
 _ASKED_EVERY = 0.1
@@ -60,65 +53,25 @@ _INTERRUPT = (
 )
 
 
-def is_local(spark: SparkSession) -> bool:
-    return str(spark.sparkContext.master).startswith("local")
-
-
-def reduces_panes(plan: Plan, spark: SparkSession) -> bool:
-    """Whether Spark reduces rows to panes before they cross to the driver.
-
-    Their times cross anyway, in a job of their own: on one machine whole rows cross in less time.
-    """
-    return {"on": True, "off": False}.get(plan.app.setting("native_panes"), not is_local(spark))
-
-
-def default_place(spark: SparkSession) -> OperatorPlace:
-    return OperatorPlace.driver if is_local(spark) else OperatorPlace.executors
-
-
-def default_shards(spark: SparkSession) -> int:
-    """One for each core that Spark knows of."""
-    return max(1, int(spark.sparkContext.defaultParallelism))
-
-
 class SparkRun:
     """One run of an app on Spark, to the end of the files that are there now."""
 
     def __init__(
         self,
         plan: Plan,
-        base: Path,
-        out: Path | None = None,
-        master: str | None = None,
-        checkpoint: str | Path | None = None,
-        files_per_epoch: int | None = None,
-        flush: bool = False,
+        options: SparkOptions,
         on_progress: OnProgress = lambda _: None,
         on_answer: OnAnswer = lambda _: None,
-        place: OperatorPlace | None = None,
-        shards: int | None = None,
         given: Mapping[str, DataFrame] | None = None,
-        follow: bool | None = None,
-        control: Path | None = None,
-        conf: Mapping[str, str] | None = None,
     ) -> None:
-        """`place` and `shards` say where operators run and on how many shards; if None, the master does.
-
-        `given` are streaming DataFrames for streams by name. `follow` says whether to go on when all that is
-        there has been read; if None, a run does so for streams that are told to, or are never finished.
-        At the socket `control` the run listens for changes of its queries. As the next may read any column,
-        all of them come to the operators then, and Spark computes nothing for those that are there.
-        `checkpoint` is a folder, or an address on a file system that all hosts reach; `conf` is for Spark.
-        """
+        """`given` are streaming DataFrames for streams by name."""
         self._plan = plan
-        self._base = base
-        self._flush = flush or plan.app.setting("flush") == "true"
-        self._checkpoint = checkpoint
-        self._files_per_epoch = files_per_epoch
+        self._options = options
         self._stopping = False
         self._given = {name.lower(): frame for name, frame in (given or {}).items()}
-        streams = [input_ for input_ in plan.app.inputs if not input_.is_static]
-        self._follow = any(map(follows, streams)) if follow is None else follow
+        self._streams = [input_ for input_ in plan.app.inputs if not input_.is_static]
+        #: Whether it goes on when all that is there has been read.
+        self.follows = any(map(follows, self._streams)) if options.follow is None else options.follow
         #: Streams that are too far ahead are slowed, by a streaming query that is begun again.
         self.admission = StreamThrottle(plan.app)
         self._beginning_again = False
@@ -128,135 +81,37 @@ class SparkRun:
         #: A micro-batch has come that is not to run.
         self._parked = Event()
         self._temporary: TemporaryDirectory[str] | None = None
-        self._control_path = control
         self._control: Control | None = None
-        self._manager: RequestHandler | ShardRequestHandler | None = None
         self._told = on_answer
         # Held by an epoch, and by who looks at the queries between two of them.
         self._between = Lock()
-        is_here = checkpoint is not None and not is_address(checkpoint)
-        if is_here:
-            refuse_local(Path(str(checkpoint)))
-        self.spark: SparkSession = session(master, conf or {})
+        folder = options.local_checkpoint
+        if folder is not None:
+            refuse_local(folder)
+        self.spark: SparkSession = session(options.master, options.conf)
         need_utc(self.spark)
-        place = place or default_place(self.spark)
-        self._panes = reduces_panes(plan, self.spark)
-        self._lock = RunLock(Path(str(checkpoint))) if is_here else None
-        self._spark_notes = SparkNotes(Path(self._offsets())) if is_here else None
+        self._lock = RunLock(folder) if folder is not None else None
+        self._spark_notes = SparkNotes(Path(self._offsets())) if folder is not None else None
         try:
-            self._prepare(place, shards or default_shards(self.spark), out, on_progress)
+            self._prepare(on_progress)
         except BaseException:
-            if hasattr(self, "outputs"):
-                self.outputs.close()
             self._unlock()
             raise
 
-    def _prepare(self, place: OperatorPlace, shards: int, out: Path | None, on_progress: OnProgress) -> None:
+    def _prepare(self, on_progress: OnProgress) -> None:
         """Everything as the last commit left it."""
-        plan, base, control = self._plan, self._base, self._control_path
-        streams = [input_ for input_ in plan.app.inputs if not input_.is_static]
-        self._store = self._open_store(place, shards)
-        record = self._load(place, shards)
+        setup = Setup(self._plan, self.spark, self._options, self._given)
+        self._store = setup.open_store(self._temporary_folder)
+        record = setup.load(self._store, self._spark_notes)
         self._resumed = record is not None
         self._last_epoch: int = record["epoch"] if record is not None else -1
-        notes = record["notes"] if record is not None else {}
-        self.pipeline: RunningPipeline | RemotePipeline
-        self._placement: Placement
-        files = FileNames(plan.app.inputs, base)
-        folders = frozenset(input_.name for input_ in plan.app.inputs if frames.has_many(input_, base))
-        cast = frozenset(input_.name for input_ in streams if self._casts(input_))
-        if place is OperatorPlace.driver:
-            native = lower(plan, partials=self._panes) if control is None else NativePlan(plan, {})
-            self.pipeline = RunningPipeline(native.plan)
-            if record is not None:
-                assert self._store is not None
-                replay(native, self.pipeline, self._store, record)
-            self.outputs = Outputs(
-                native.plan, self.pipeline, base, out, notes, on_progress, self._on_answer, self._sink
-            )
-            self._manager = RequestHandler(self.pipeline, self.outputs, plan.app.time, self._keep)
-            self._placement = InDriver(
-                native,
-                self.pipeline,
-                self.outputs,
-                self._store,
-                record,
-                self._texts,
-                files,
-                folders,
-                self._opens_files(streams, cast),
-                cast,
-            )
-        else:
-            assert self._store is not None
-            whole = plan_shards(plan.app)
-            native = lower(whole, partials=False) if control is None else NativePlan(whole, {})
-            self.pipeline = remote = RemotePipeline(native.plan, changing=control is not None)
-            if record is not None and "live" in record:
-                remote.live.restore(record["live"])
-            self.outputs = Outputs(
-                native.plan, self.pipeline, base, out, notes, on_progress, self._on_answer, self._sink
-            )
-            self._manager = ShardRequestHandler(remote, self.outputs, plan.app.time, self._keep)
-            self._placement = InExecutors(
-                native,
-                self.spark,
-                shards,
-                remote,
-                self.outputs,
-                self._store,
-                record,
-                self._texts,
-                files,
-                folders,
-                cast,
-            )
-            # What was changed by hand after the last epoch is in no record yet.
-            for text in self._store.changes().get(self._last_epoch, ()):
-                remote.execute(text)
-
-    def _open_store(self, place: OperatorPlace, shards: int) -> Store | None:
-        """Where state is durable. Executors need such a place even if no restart is asked for."""
-        panes = " and native panes" if self._panes else ""
-        layout = f"the driver{panes}" if place is OperatorPlace.driver else f"executors with {shards} shards"
-        if self._control_path is not None:
-            layout += " with a control socket"
-        if self._checkpoint is not None:
-            return Store(DriverFiles(self.spark, self._checkpoint), self._plan.fingerprint, layout)
-        if place is OperatorPlace.driver:
-            return None
-        if not is_local(self.spark):
-            raise DataError("on the executors of a cluster, give --checkpoint: a folder that all hosts reach")
-        return Store(Files(self._temporary_folder()), self._plan.fingerprint, layout)
-
-    def _load(self, place: OperatorPlace, shards: int) -> dict[str, Any] | None:
-        """The record to resume from, if all that belongs to it is as it was written."""
-        if self._store is None:
-            return None
-        files = self._store.files
-
-        def find_damage(names: list[str]) -> Damage | None:
-            if place is OperatorPlace.driver or not names:
-                return files.find_damage(names)
-            # On a cluster these are many, and large together.
-            parts = self.spark.sparkContext.parallelize([[name] for name in names], shards)
-            root = files.root
-            found = parts.map(lambda names: Files(root).find_damage(names)).collect()
-            return next(filter(None, found), None)
-
-        record = self._store.load(self._spark_notes, find_damage)
-        if record is not None and self._spark_notes is not None:
-            self._spark_notes.check(self._store.noted, record["epoch"])
-        return record
+        parts = setup.open(self._store, record, on_progress, self._on_answer, self._keep)
+        self.pipeline, self.outputs = parts.pipeline, parts.outputs
+        self._manager, self._placement = parts.manager, parts.placement
 
     def stop(self) -> None:
         """Asks for an end after the epoch that is running."""
         self._stopping = True
-
-    @property
-    def follows(self) -> bool:
-        """Whether it goes on when all that is there has been read."""
-        return self._follow
 
     def _unlock(self) -> None:
         if self._lock is not None:
@@ -277,23 +132,21 @@ class SparkRun:
         for input_ in self._plan.app.inputs:
             # Once an epoch is committed, static tables are part of the state.
             if input_.is_static and not self._resumed:
-                self._placement.table(input_, frames.open_frame(self.spark, input_, self._base, None))
-        streams = [input_ for input_ in self._plan.app.inputs if not input_.is_static]
-        if self._control_path is not None:
-            assert self._manager is not None
-            self._control = Control(self._control_path, self._manager.handle)
+                self._placement.table(input_, frames.open_frame(self.spark, input_, self._options.base, None))
+        if self._options.control is not None:
+            self._control = Control(self._options.control, self._manager.handle)
         try:
-            if streams:
-                self._run_query(self._start(streams))
+            if self._streams:
+                self._run_query(self._start())
                 while self._beginning_again and not self._stopping:
                     self._beginning_again = False
-                    self._run_query(self._start(streams))
+                    self._run_query(self._start())
         finally:
             if self._control is not None:
                 self._control.close()
         done = not self._stopping  # one who asks later finds it done
         if done:
-            self._placement.end(flush=self._flush)
+            self._placement.end(flush=self._options.flush or self._plan.app.setting("flush") == "true")
         self.outputs.close()
         self.outputs.progress.done = done
         self.outputs.tell()
@@ -305,40 +158,16 @@ class SparkRun:
             frame = adopt(one, given)
         else:
             read = self.admission.as_read(one)
-            frame = frames.open_frame(self.spark, read, self._base, self._files_per_epoch)
-        if self._checkpoint is not None:
+            frame = frames.open_frame(self.spark, read, self._options.base, self._options.files_per_epoch)
+        if self._options.checkpoint is not None:
             need_rereadable(one, frame)
         return frame
 
-    def _casts(self, one: Input) -> bool:
-        """Whether a stream's Parquet files have other types than declared."""
-        return one.connector.format == "parquet" and not frames.has_declared_types(
-            self.spark, one, self._base
-        )
-
-    def _opens_files(self, streams: list[Input], cast: frozenset[str]) -> OpensFiles | None:
-        """How files of the only stream are opened once more, if it is one of Parquet files."""
-        one = streams[0] if len(streams) == 1 else None
-        if one is None or one.is_relation or one.connector.format != "parquet":
-            return None
-        if one.name.lower() in self._given or one.name in cast:
-            return None
-        return lambda spark, paths: frames.open_files(spark, one, paths)
-
-    def _sink(self, connector: Connector, base: Path, name: str, resume: int | None) -> SparkSink:
-        return SparkSink(self.spark, connector, base, name, resume)
-
-    def _texts(self, one: Input, file: str, times: tuple[int, int] | None) -> list[str]:
-        """The texts of a file's rows, read from it again."""
-        declared = self._plan.app.input(one.name)
-        assert declared is not None
-        return frames.texts(self.spark, declared, self._base, file, times, self._plan.app.time)
-
-    def _start(self, streams: list[Input]) -> StreamingQuery:
-        joined = self._placement.frame({input_.name: self._open(input_) for input_ in streams})
+    def _start(self) -> StreamingQuery:
+        joined = self._placement.frame({input_.name: self._open(input_) for input_ in self._streams})
         writer = joined.writeStream.queryName("kasen").foreachBatch(self._epoch)
         # Without a trigger, an epoch begins as soon as the one before has ended and there is something.
-        writer = writer if self._follow else writer.trigger(availableNow=True)
+        writer = writer if self.follows else writer.trigger(availableNow=True)
         writer = writer.option("checkpointLocation", self._offsets())
         # Its first micro-batch may come before it is known here.
         self._started.clear()
@@ -355,8 +184,8 @@ class SparkRun:
 
     def _offsets(self) -> str:
         """Where Spark notes what it has read: without a checkpoint, for as long as this run lasts."""
-        if self._checkpoint is not None:
-            return below(self._checkpoint, "spark")
+        if self._options.checkpoint is not None:
+            return below(self._options.checkpoint, "spark")
         return (Path(self._temporary_folder()) / "spark").resolve().as_uri()
 
     def _temporary_folder(self) -> str:
@@ -396,7 +225,6 @@ class SparkRun:
     def _on_answer(self, answer: Answer) -> None:
         self._told(answer)
         if self._control is not None:
-            assert self._manager is not None
             self._manager.tell(answer, self._control)
 
     def _epoch(self, batch: DataFrame, epoch: int) -> None:
@@ -457,7 +285,7 @@ class SparkRun:
 
     def _check_query(self, epoch: int) -> None:
         """State belongs to one streaming query, whose epochs Spark numbers."""
-        if self._store is not None and self._checkpoint is not None:
+        if self._store is not None and self._options.checkpoint is not None:
             self._started.wait()
             assert self._query is not None
             self._store.check_query(str(self._query.id), epoch)

@@ -138,7 +138,7 @@ STREAM = "REGISTER STREAM z (a INTEGER{}) TIMESTAMP BY ts{} FROM 'csv';"
 )
 def test_the_kind_of_time_is_told_by_columns_then_by_lengths_of_time(text: str, logical: bool) -> None:
     app = bind_text(text)
-    assert app.is_logical_time is logical
+    assert (app.time == BIGINT) is logical
     assert app.inputs[0].schema[app.inputs[0].schema.find("ts") or 0].type in (app.time, INTEGER)
 
 
@@ -150,9 +150,9 @@ def test_the_data_tells_the_kind_of_time_where_nothing_else_does() -> None:
         return BIGINT
 
     app = bind_text(STREAM.format("", ""), sniff=sniff)  # type: ignore[arg-type]
-    assert app.is_logical_time
+    assert app.time == BIGINT
     assert seen == [("csv", "ts")]
-    assert not bind_text(STREAM.format("", ""), sniff=lambda *_: None).is_logical_time
+    assert bind_text(STREAM.format("", ""), sniff=lambda *_: None).time != BIGINT
 
 
 def test_window_bounds_have_the_apps_kind_of_time() -> None:

@@ -13,8 +13,8 @@ from kasen.engine.operator import Operator
 from kasen.engine.window import window as windows
 from kasen.engine.window.activity import WindowActivity, WindowReports
 from kasen.engine.window.partition import PartitionWindow
-from kasen.types import Instant
 from tests.engine.cuts import Change, all_cuts, batch, netted
+from tests.oracle.instants import Instant
 from tests.oracle.windows import Arrival, contents, latest_bounds, slide_reports
 
 END = 40

@@ -16,7 +16,7 @@ import pyarrow.flight as flight
 from kasen.ha.cluster import ClusterMember
 from kasen.ha.config import Neighbour
 from kasen.ha.link.wire import BEGIN, Json, call_options, connect, digest, pack
-from kasen.ha.relay import Relay, Route
+from tests.ha.relay import Relay, Route
 
 _SECONDS = 5.0
 _ACTIONS = ("ping", "status", "seen", "probe", "claim", "snapshot", "done?", "journal end")

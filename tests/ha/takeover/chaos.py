@@ -9,9 +9,9 @@ from pathlib import Path
 from random import Random
 
 from kasen.ha.cluster import ClusterMember, members_of
-from kasen.ha.relay import Relay, Route
 from tests.ha.chains import OPERATORS, WITH_HISTORY, chain, make_chain
 from tests.ha.nodes import Nodes, through
+from tests.ha.relay import Relay, Route
 
 BATCHES: tuple[int | str, ...] = (1, 20, 100, 500, "infinite")
 FAULTS = ("kill", "kill and heal", "stop", "cut", "kill secondary", "one after another", "neighbours")

@@ -17,8 +17,8 @@ from typing import Any
 from kasen.ha.cluster import ClusterMember, members_of
 from kasen.ha.config import PRIMARY, SECONDARY
 from kasen.ha.link.wire import Json
-from kasen.ha.relay import Relay, Route
 from tests.ha.nodes import Nodes, through
+from tests.ha.relay import Relay, Route
 
 #: What may happen to a copy. Kills come up more often, as not each of them is allowed at once.
 FAULTS = ("kill", "kill", "kill", "pause", "pause", "cut", "slow", "drop")

@@ -12,6 +12,7 @@ import pyarrow.flight as flight
 import pytest
 
 from kasen.errors import DataError, KasenError
+from kasen.ha.acknowledgements import acknowledge, hear
 from kasen.ha.config import PRIMARY, SECONDARY, STARTING, Neighbour, NodeConfig
 from kasen.ha.link.out_queue import OutQueue, times
 from kasen.ha.link.wire import BEGIN, Json, LinkPiece, pack
@@ -252,7 +253,7 @@ def test_who_finds_everything_done_and_everybody_gone_is_finished(
     copy.answers({}, monkeypatch)
     for output in copy.node.outputs:
         done = {"role": PRIMARY, "g": 1, "received": 900, "finished": True}
-        copy.node.heard(output, output.link.copies[0], done)
+        hear(copy.node, output, output.link.copies[0], done)
     copy.failover._take_over("is silent")
     assert copy.node.finished
 
@@ -301,7 +302,7 @@ def test_a_copy_that_was_started_again_has_less_than_before(tmp_path: Path) -> N
     copy = Copy(tmp_path, role=PRIMARY)
     output = copy.node.outputs[0]
     for received in (500, BEGIN):
-        copy.node.heard(output, "127.0.0.1:5", {"role": SECONDARY, "g": 1, "received": received})
+        hear(copy.node, output, "127.0.0.1:5", {"role": SECONDARY, "g": 1, "received": received})
     assert output.heard["127.0.0.1:5"].received == BEGIN
 
 
@@ -314,7 +315,7 @@ def test_a_takeover_that_failed_leaves_nothing_behind(tmp_path: Path) -> None:
     node.begin_takeover()
     node.restore_snapshot()
     meta = {"g": 1, "to": 1}
-    node.receive(inbox, "127.0.0.1:3", meta, LinkPiece(None, 10, 20))
+    node.receiver.receive(inbox, "127.0.0.1:3", meta, LinkPiece(None, 10, 20))
     assert inbox.received == 20
     node.give_up()
     node.take_snapshot_in(Snapshot({"readings": 30}, state, outputs))
@@ -330,7 +331,7 @@ def test_a_snapshot_that_comes_during_a_takeover_is_refused(tmp_path: Path) -> N
     node.take_snapshot_in(Snapshot({"readings": 10}, copy.work.snapshot(), queues()))
     node.begin_takeover()
     node.restore_snapshot()
-    node.receive(inbox, "127.0.0.1:3", {"g": 1, "to": 1}, LinkPiece(None, 10, 30))
+    node.receiver.receive(inbox, "127.0.0.1:3", {"g": 1, "to": 1}, LinkPiece(None, 10, 30))
     late = Snapshot({"readings": 20}, copy.work.snapshot(), queues())
     with pytest.raises(DataError, match="does not follow"):
         node.take_snapshot_in(late)
@@ -371,10 +372,10 @@ def fed(copy: Copy) -> Iterator[int]:
     assert batch is not None
     copy.work.accept(UPSTREAM, batch.schema)
     for row, ts in enumerate(times(batch).tolist()):
-        node._marked = 0.0  # marks are made by the clock, which does not matter here
+        node.worker._marked = 0.0  # marks are made by the clock, which does not matter here
         piece = LinkPiece(batch.slice(row, 1), inbox.received, ts + 1)
-        node.receive(inbox, "127.0.0.1:3", {"g": 1, "to": 1}, piece)
-        node._work_once()
+        node.receiver.receive(inbox, "127.0.0.1:3", {"g": 1, "to": 1}, piece)
+        node.worker.work_once()
         yield ts + 1
 
 
@@ -382,7 +383,7 @@ def arrived(copy: Copy, upto: int) -> None:
     """All downstream copies have the answers below a time."""
     for output in copy.node.outputs:
         for address in output.link.copies:
-            copy.node.heard(output, address, {"role": SECONDARY, "g": 1, "received": upto})
+            hear(copy.node, output, address, {"role": SECONDARY, "g": 1, "received": upto})
 
 
 @pytest.mark.parametrize("role", [PRIMARY, SECONDARY])
@@ -392,7 +393,7 @@ def test_a_copy_does_not_remember_every_state_it_was_in(role: str, tmp_path: Pat
         arrived(copy, upto)
     assert copy.work.history is not None
     assert len(copy.work.history._marks) <= 2
-    told = copy.node.ack(copy.node.inboxes["readings"]).get("release")
+    told = acknowledge(copy.node, copy.node.inboxes["readings"]).get("release")
     assert told == (upto if role == PRIMARY else None)
 
 
@@ -403,4 +404,4 @@ def test_a_single_copy_that_remembers_everything_does_not_let_upstream_keep_ever
     copy.node.is_passive, copy.node.releases.alone = False, True  # as without a peer
     positions = list(fed(copy))
     arrived(copy, positions[20])
-    assert copy.node.ack(copy.node.inboxes["readings"])["release"] == positions[20]
+    assert acknowledge(copy.node, copy.node.inboxes["readings"])["release"] == positions[20]

@@ -14,9 +14,9 @@ from typer.testing import CliRunner
 from kasen.cli import app
 from kasen.ha.cluster import ClusterMember, members_of, to_toml, write_node_file
 from kasen.ha.link.wire import BEGIN
-from kasen.ha.relay import Relay, Route
 from tests.ha.chains import chain, expected, make_chain, written
 from tests.ha.nodes import Nodes, through
+from tests.ha.relay import Relay, Route
 
 
 def wait_until(condition: Callable[[], bool], seconds: float, nodes: Nodes) -> float:

@@ -10,15 +10,17 @@ import pyarrow.parquet as pq
 import pytest
 
 from kasen.cli import load
+from kasen.cli.demo import cut
 from kasen.cql.bind.app import bind_text
-from kasen.demo import cut
 from kasen.plan.explain.native import explain_native
 from kasen.plan.logical import Filter, WindowNode
 from kasen.plan.native.lower import NativePlan, lower
 from kasen.plan.physical import plan_app
 from kasen.runtime.local import LocalRun, Options
-from kasen.spark.pipeline import SparkRun, reduces_panes
+from kasen.spark.options import SparkOptions
+from kasen.spark.pipeline import SparkRun
 from kasen.spark.session import session
+from kasen.spark.setup import reduces_panes
 
 STREAM = """
     REGISTER STREAM s (k INTEGER, v BIGINT, d DECIMAL(9, 2), x DOUBLE, name VARCHAR) TIMESTAMP BY ts {slack}
@@ -194,7 +196,7 @@ def test_answers_and_failures_are_the_local_engines(
     plan = plan_app(load(app))
     assert (lower(plan).scans["s"].partials is not None) == (QUERIES in queries)
     assert reduces_panes(plan, session("local[2]")) == (NATIVE in queries)
-    run = SparkRun(plan, tmp_path, tmp_path / "spark", files_per_epoch=1)
+    run = SparkRun(plan, SparkOptions(tmp_path, tmp_path / "spark", files_per_epoch=1))
     run.run()
     assert outputs(tmp_path / "spark") == outputs(tmp_path / "local")
     assert run.pipeline.failures.count == local.pipeline.failures.count
@@ -208,5 +210,5 @@ def test_sums_of_a_pane_that_do_not_fit_are_made_of_rows(tmp_path: Path) -> None
     (tmp_path / "s.csv").write_text("ts,k,v,d,x,name\n" + rows)
     query = "REGISTER QUERY q AS SELECT k, SUM(v) AS t FROM s [RANGE 5 SLIDE 5] GROUP BY k;"
     (tmp_path / "app.cql").write_text(STREAM.format(slack="", form="csv") + query)
-    SparkRun(plan_app(load(tmp_path / "app.cql")), tmp_path, tmp_path / "spark").run()
+    SparkRun(plan_app(load(tmp_path / "app.cql")), SparkOptions(tmp_path, tmp_path / "spark")).run()
     assert f"5,0,0,1,1,{most}\n" in (tmp_path / "spark" / "q.csv").read_text()

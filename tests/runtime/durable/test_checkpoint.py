@@ -15,6 +15,7 @@ from kasen.errors import DataError
 from kasen.plan.physical import plan_app
 from kasen.runtime.durable.checkpoint import Checkpoints, local_checkpoints
 from kasen.runtime.local import LocalRun, Options
+from kasen.spark.options import SparkOptions
 from kasen.spark.pipeline import SparkRun
 from tests.runtime.test_local import files, make_app, run
 
@@ -120,7 +121,7 @@ def test_a_run_on_spark_leaves_checkpoints_of_a_local_run_alone(tmp_path: Path) 
     run(app, tmp_path / "out", 20, tmp_path / "ck")
     before = files(tmp_path / "ck")
     with pytest.raises(DataError, match="holds checkpoints of a local run"):
-        SparkRun(plan_app(load(app)), tmp_path, tmp_path / "out", checkpoint=tmp_path / "ck")
+        SparkRun(plan_app(load(app)), SparkOptions(tmp_path, tmp_path / "out", checkpoint=tmp_path / "ck"))
     assert files(tmp_path / "ck") == before
 
 

@@ -10,7 +10,7 @@ import weakref
 import pytest
 
 import kasen
-from kasen import api
+from kasen.api import queries
 
 STREAM = "REGISTER STREAM s (ts BIGINT, k BIGINT) TIMESTAMP BY ts FROM 'memory';"
 KEEP = "REGISTER QUERY other AS ISTREAM(SELECT k FROM s WHERE k < 0);"
@@ -22,7 +22,7 @@ def started() -> kasen.Pipeline:
 
 
 def test_a_query_that_was_dropped_and_read_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(api, "_MOST_DROPPED", 0)
+    monkeypatch.setattr(queries, "_MOST_DROPPED", 0)
     p = started().execute(Q)
     gone = weakref.ref(p.query("q"))
     p.push("s", [{"ts": 1, "k": 1}]).advance("s", 2).execute("DROP QUERY q")
@@ -53,7 +53,7 @@ def test_unread_changes_of_a_dropped_query_stay_however_many_are_dropped_later()
 def test_who_holds_a_query_that_was_dropped_reads_the_next_of_its_name(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(api, "_MOST_DROPPED", 0)
+    monkeypatch.setattr(queries, "_MOST_DROPPED", 0)
     p = started().execute(Q)
     held = p.query("q")
     p.advance("s", 1).execute("DROP QUERY q")

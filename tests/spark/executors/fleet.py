@@ -24,9 +24,10 @@ from kasen.plan.physical import Input, Plan, plan_app
 from kasen.plan.shard.fragments import plan_shards
 from kasen.runtime.output.outputs import Outputs
 from kasen.runtime.pipeline import RunningPipeline
+from kasen.spark.driver import InDriver
 from kasen.spark.executors.fragment import KEYS
 from kasen.spark.executors.placement import InExecutors, RemotePipeline
-from kasen.spark.placement import InDriver
+from kasen.spark.placement import RunInputs
 from kasen.spark.scan import frames
 from kasen.spark.scan.file_names import FileNames
 from kasen.spark.state.epochs import Store
@@ -58,17 +59,13 @@ class Member:
         self.outputs = self._outputs()
         self._part = 0
         # Parts are files of the same names.
-        files = FileNames(app.inputs, folder)
+        inputs = RunInputs(native, self._texts, FileNames(app.inputs, folder))
         self.placement: InDriver | InExecutors
         if isinstance(self.pipeline, RunningPipeline):
-            self.placement = InDriver(
-                native, self.pipeline, self.outputs, self.store, None, self._texts, files, frozenset()
-            )
+            self.placement = InDriver(inputs, self.pipeline, self.outputs, self.store, None)
         else:
             assert shards is not None
-            self.placement = InExecutors(
-                native, spark, shards, self.pipeline, self.outputs, self.store, None, self._texts, files
-            )
+            self.placement = InExecutors(inputs, spark, shards, self.pipeline, self.outputs, self.store, None)
         self.collected.run = SimpleNamespace(pipeline=self.pipeline)  # type: ignore[assignment]
         for part in range(parts):
             self._cut(part)

@@ -12,6 +12,7 @@ from kasen.cql.bind.app import bind_text
 from kasen.errors import ResourceError
 from kasen.plan.physical import plan_app
 from kasen.runtime.local import LocalRun, Options
+from kasen.spark.options import SparkOptions
 from kasen.spark.pipeline import SparkRun
 from kasen.spark.place import OperatorPlace
 from kasen.spark.scan.admission import StreamThrottle
@@ -68,7 +69,7 @@ def test_a_stream_ahead_is_slowed_and_the_answers_are_the_same(place: OperatorPl
     plan = plan_app(bind_text(APP, tmp_path))
     same = bind_text(re.sub(", maxFilesPerTrigger '[0-9]+'", "", APP), tmp_path)
     LocalRun(plan_app(same), Options(tmp_path, tmp_path / "local")).run()
-    run = SparkRun(plan, tmp_path, tmp_path / "spark", place=place, shards=2)
+    run = SparkRun(plan, SparkOptions(tmp_path, tmp_path / "spark", place=place, shards=2))
     run.admission.most = TUPLE * 4000
     waited: list[int] = []
     run.outputs._on_progress = lambda progress: waited.append(progress.waiting)

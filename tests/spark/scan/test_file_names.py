@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from kasen.cql.bind.app import bind_text
 from kasen.errors import DataError
 from kasen.plan.physical import plan_app
+from kasen.spark.options import SparkOptions
 from kasen.spark.pipeline import SparkRun
 from kasen.spark.scan.file_names import FileNames, code, code_of
 from kasen.spark.session import session
@@ -66,7 +67,7 @@ def test_rows_of_files_with_odd_names_are_read_and_refused_as_others(tmp_path: P
         "REGISTER STREAM s (t BIGINT, v BIGINT) TIMESTAMP BY t FROM 'csv' OPTIONS (path 's');"
         "REGISTER QUERY q AS ISTREAM(SELECT v FROM s [NOW]) INTO 'csv' OPTIONS (path 'q.csv');"
     )
-    run = SparkRun(plan_app(bind_text(text, tmp_path)), tmp_path)
+    run = SparkRun(plan_app(bind_text(text, tmp_path)), SparkOptions(tmp_path))
     run.run()
     rows = (tmp_path / "q.csv").read_text().splitlines()[1:]
     assert [row.split(",")[-1] for row in rows] == ["0", "1", "2", "3"]

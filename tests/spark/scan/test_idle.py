@@ -10,6 +10,7 @@ import pytest
 
 from kasen.cli import load
 from kasen.plan.physical import plan_app
+from kasen.spark.options import SparkOptions
 from kasen.spark.pipeline import SparkRun
 from kasen.spark.place import OperatorPlace
 
@@ -27,11 +28,10 @@ def test_a_stream_that_is_silent_runs_no_job(place: OperatorPlace, tmp_path: Pat
     epochs = threading.Event()
     run = SparkRun(
         plan_app(load(tmp_path / "app.cql")),
-        tmp_path,
+        SparkOptions(
+            tmp_path, place=place, shards=2 if place is OperatorPlace.executors else None, follow=True
+        ),
         on_answer=lambda _: epochs.set(),
-        place=place,
-        shards=2 if place is OperatorPlace.executors else None,
-        follow=True,
     )
     thread = threading.Thread(target=run.run)
     thread.start()

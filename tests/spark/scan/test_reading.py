@@ -14,6 +14,7 @@ from kasen.cql.bind.app import bind_text
 from kasen.errors import DataError
 from kasen.plan.physical import plan_app
 from kasen.runtime.local import LocalRun, Options
+from kasen.spark.options import SparkOptions
 from kasen.spark.pipeline import SparkRun
 from kasen.spark.place import OperatorPlace
 
@@ -46,7 +47,7 @@ def local(text: str, folder: Path) -> Answers:
 
 
 def on_spark(text: str, folder: Path, place: OperatorPlace = OperatorPlace.driver) -> Answers:
-    SparkRun(plan_app(bind_text(text, folder)), folder, folder / place.value, place=place).run()
+    SparkRun(plan_app(bind_text(text, folder)), SparkOptions(folder, folder / place.value, place=place)).run()
     return outputs(folder / place.value)
 
 
@@ -176,4 +177,4 @@ def test_what_cannot_be_written_is_told(query: str, fault: str, tmp_path: Path) 
     text = f"REGISTER QUERY q AS ISTREAM({query}) INTO '{format_}' OPTIONS (path 'out');"
     app = plan_app(bind_text(STREAM.format("csv", "s.csv") + text, tmp_path))
     with pytest.raises(DataError, match=fault):
-        SparkRun(app, tmp_path).run()
+        SparkRun(app, SparkOptions(tmp_path)).run()

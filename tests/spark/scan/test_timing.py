@@ -12,6 +12,8 @@ import pytest
 from kasen.cli import load
 from kasen.errors import KasenError
 from kasen.plan.physical import Input, plan_app
+from kasen.runtime.output.outputs import OnAnswer
+from kasen.spark.options import SparkOptions
 from kasen.spark.pipeline import SparkRun
 from kasen.spark.place import OperatorPlace
 from kasen.spark.scan.timing import Timing
@@ -78,10 +80,13 @@ def test_a_stream_is_silent_when_it_was_not_heard_for_so_long(tmp_path: Path) ->
     assert list(timing.silent()) == []
 
 
-def run(folder: Path, text: str, place: OperatorPlace, **more: Any) -> SparkRun:
+def run(
+    folder: Path, text: str, place: OperatorPlace, on_answer: OnAnswer = lambda _: None, **more: Any
+) -> SparkRun:
     shards = 2 if place is OperatorPlace.executors else None
     plan = plan_app(load(app(folder, text)))
-    return SparkRun(plan, folder, place=place, shards=shards, files_per_epoch=1, **more)
+    options = SparkOptions(folder, place=place, shards=shards, files_per_epoch=1, **more)
+    return SparkRun(plan, options, on_answer=on_answer)
 
 
 @pytest.mark.spark

@@ -17,7 +17,8 @@ from kasen.errors import DataError
 from kasen.plan.physical import plan_app
 from kasen.runtime.local import LocalRun, Options
 from kasen.runtime.output import answers
-from kasen.spark import placement
+from kasen.spark import driver
+from kasen.spark.options import SparkOptions
 from kasen.spark.pipeline import SparkRun
 from kasen.spark.scan import whole_files
 from kasen.spark.scan.whole_files import Block, _is_worth, row_counts
@@ -66,7 +67,7 @@ def write(folder: Path) -> None:
 def on_spark(base: Path, most: int | None = None, app: str = STREAM + QUERIES) -> tuple[SparkRun, Collected]:
     plan = plan_app(bind_text(app, base))
     collected = Collected(plan)
-    run = SparkRun(plan, base, on_answer=collected.add, files_per_epoch=most)
+    run = SparkRun(plan, SparkOptions(base, files_per_epoch=most), on_answer=collected.add)
     collected.run = run
     run.run()
     return run, collected
@@ -82,7 +83,7 @@ def spied(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
         found.append(result is not None)
         return result
 
-    monkeypatch.setattr(placement, "read_whole_files", told)
+    monkeypatch.setattr(driver, "read_whole_files", told)
     return found
 
 
@@ -146,10 +147,12 @@ def test_an_epoch_that_was_cut_off_is_done_again(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(whole_files, "_LEAST_BYTES", 0)
     anew = spied(monkeypatch)
     plan = plan_app(bind_text(STREAM + QUERIES, tmp_path))
-    SparkRun(plan, tmp_path, tmp_path / "whole", files_per_epoch=2).run()
+    SparkRun(plan, SparkOptions(tmp_path, tmp_path / "whole", files_per_epoch=2)).run()
 
     def again() -> SparkRun:
-        return SparkRun(plan, tmp_path, tmp_path / "cut", checkpoint=tmp_path / "ck", files_per_epoch=2)
+        return SparkRun(
+            plan, SparkOptions(tmp_path, tmp_path / "cut", checkpoint=tmp_path / "ck", files_per_epoch=2)
+        )
 
     commit = Store.commit
 

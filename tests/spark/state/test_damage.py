@@ -17,6 +17,7 @@ from kasen.checksum import seal, unseal
 from kasen.cli import load
 from kasen.plan.physical import plan_app
 from kasen.runtime.local import LocalRun, Options
+from kasen.spark.options import SparkOptions
 from kasen.spark.pipeline import SparkRun
 from kasen.spark.place import OperatorPlace
 from tests.runtime.durable.damage import Prepared, trials
@@ -66,12 +67,9 @@ def prepare(folder: Path, place: OperatorPlace) -> Prepared:
         checkpoint = folder / "checkpoint"
         run = SparkRun(
             plan_app(load(app)),
-            folder,
-            folder / "out",
-            checkpoint=checkpoint,
-            files_per_epoch=1,
-            place=place,
-            shards=shards,
+            SparkOptions(
+                folder, folder / "out", checkpoint=checkpoint, files_per_epoch=1, place=place, shards=shards
+            ),
         )
         run.run()
         return without_files(files(folder / "out"))

@@ -13,6 +13,7 @@ import pytest
 from kasen.cli import load
 from kasen.errors import DataError
 from kasen.plan.physical import plan_app
+from kasen.spark.options import SparkOptions
 from kasen.spark.pipeline import SparkRun
 from kasen.spark.place import OperatorPlace
 from kasen.spark.session import session
@@ -57,12 +58,14 @@ def test_a_stopped_run_goes_on_from_a_checkpoint_on_hdfs(
     while len(epochs) < 5:
         run = SparkRun(
             plan_app(load(app)),
-            tmp_path,
-            tmp_path / "out",
-            checkpoint=place,
-            files_per_epoch=1,
-            place=where,
-            shards=2 if where is OperatorPlace.executors else None,
+            SparkOptions(
+                tmp_path,
+                tmp_path / "out",
+                checkpoint=place,
+                files_per_epoch=1,
+                place=where,
+                shards=2 if where is OperatorPlace.executors else None,
+            ),
         )
         epochs.append(run._last_epoch)
         if len(epochs) == 1:
@@ -145,7 +148,8 @@ def test_inputs_on_hdfs_are_read_as_those_of_this_machine(
         (tmp_path / name).write_text(READS.format(at=at))
     right = chaos.expected(tmp_path / "local.cql", tmp_path / "right")
     SparkRun(
-        plan_app(load(tmp_path / "hdfs.cql")), tmp_path, tmp_path / "out", files_per_epoch=1, place=where
+        plan_app(load(tmp_path / "hdfs.cql")),
+        SparkOptions(tmp_path, tmp_path / "out", files_per_epoch=1, place=where),
     ).run()
     found = chaos.outputs(tmp_path / "out")
     assert refused(found.pop("dead_letter.csv")) == refused(right.pop("dead_letter.csv"))
@@ -158,7 +162,7 @@ def test_what_is_wrong_with_an_address_is_told(place: str, running: Hdfs, tmp_pa
         text = f"REGISTER STREAM s (k INTEGER) TIMESTAMP BY ts FROM 'csv' OPTIONS (path '{at}');"
         app = tmp_path / "app.cql"
         app.write_text(text + (query or "REGISTER QUERY q AS SELECT k FROM s [NOW];"))
-        SparkRun(plan_app(load(app)), tmp_path).run()
+        SparkRun(plan_app(load(app)), SparkOptions(tmp_path)).run()
 
     files = Files(f"{running.python}/{tmp_path.name}")
     files.make("empty", "other")

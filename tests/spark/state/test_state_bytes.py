@@ -13,7 +13,8 @@ from kasen.plan.native.lower import lower
 from kasen.plan.physical import plan_app
 from kasen.runtime.output.outputs import Outputs
 from kasen.runtime.pipeline import RunningPipeline
-from kasen.spark.placement import InDriver
+from kasen.spark.driver import InDriver
+from kasen.spark.placement import RunInputs
 from kasen.spark.scan.file_names import FileNames, code
 from kasen.spark.state.epochs import Store
 from kasen.spark.state.state_files import Files
@@ -54,9 +55,8 @@ def bytes_an_epoch(window: int, folder: Path) -> float:
     outputs = Outputs(plan, pipeline, folder, None, {}, None, lambda _: None)
     store = Store(Files(str(folder / "state")), plan.fingerprint, "the driver")
     store.load()
-    placement = InDriver(
-        native, pipeline, outputs, store, None, lambda *_: [], FileNames(plan.app.inputs, folder), frozenset()
-    )
+    inputs = RunInputs(native, lambda *_: [], FileNames(plan.app.inputs, folder))
+    placement = InDriver(inputs, pipeline, outputs, store, None)
     written: list[int] = []
     for method in ("write",):
         original = getattr(store.files, method)

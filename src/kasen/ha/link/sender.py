@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.flight as flight
 
+from kasen.ha.acknowledgements import hear
 from kasen.ha.link.codec import squeeze
 from kasen.ha.link.wire import (
     BEGIN,
@@ -120,7 +121,7 @@ class Sender:
                 self._broken = False
                 self._position = first["received"]
                 self._ended = False
-            node.heard(self._output, self._copy, first)
+            hear(node, self._output, self._copy, first)
             listener = threading.Thread(target=self._listen, args=(reader,), daemon=True)
             listener.start()
             try:
@@ -139,7 +140,7 @@ class Sender:
         node = self._node
         try:
             while True:
-                node.heard(self._output, self._copy, unpack(reader.read_chunk().app_metadata))
+                hear(node, self._output, self._copy, unpack(reader.read_chunk().app_metadata))
         except StopIteration:
             pass
         except (flight.FlightError, pa.ArrowException, OSError) as fault:

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.flight as flight
 
 from kasen.errors import DataError
+from kasen.ha.acknowledgements import acknowledge
 from kasen.ha.config import NodeConfig
 from kasen.ha.link.codec import expand
 from kasen.ha.link.inbox import Inbox
@@ -106,7 +107,7 @@ class NodeServer(flight.FlightServerBase):  # type: ignore[misc]
             check_stretch(piece)
             if whole is not None and node.work is not None:
                 node.work.check(inbox.link.stream, whole)
-            node.receive(inbox, hello["copy"], meta, piece)
+            node.receiver.receive(inbox, hello["copy"], meta, piece)
         raise DataError("this node is stopping")
 
     def _send_acks(self, inbox: Inbox, writer: Any, closed: threading.Event) -> None:
@@ -125,7 +126,7 @@ class NodeServer(flight.FlightServerBase):  # type: ignore[misc]
                             break
                         node.acks_ready.wait(left)
                     version, worked = node.version, inbox.worked_rows
-                    ack = node.ack(inbox)
+                    ack = acknowledge(node, inbox)
                 if not closed.is_set():
                     writer.write_metadata(pack(ack))
         except (pa.ArrowException, OSError):

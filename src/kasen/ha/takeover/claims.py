@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from kasen.errors import DataError
+from kasen.ha.acknowledgements import acknowledge
 from kasen.ha.config import PRIMARY
 from kasen.ha.link.wire import BEGIN, FAULTS, Json, reason
 from kasen.ha.node import Node
@@ -73,7 +74,7 @@ class Grants:
                     for each in outputs
                 },
                 "ends": {each.link.stream: each.queue.upto for each in outputs},
-                "received": {box.link.stream: node.ack(box)["received"] for box in boxes},
+                "received": {box.link.stream: acknowledge(node, box)["received"] for box in boxes},
             }
 
     def claim(self, claim: Json) -> Json:

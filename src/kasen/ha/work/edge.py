@@ -56,7 +56,7 @@ class Edge:
             node.stopping.wait(0.01)
         self._run.run()
         if not self._node.stopping.is_set():
-            self._node.put_out(Result({}, self._run.pipeline.upto, True))
+            self._node.worker.put_out(Result({}, self._run.pipeline.upto, True))
 
     def _on_answer(self, answer: Answer) -> None:
         pipeline, app = self._run.pipeline, self._plan.app
@@ -66,7 +66,7 @@ class Edge:
             if batch is not None and len(batch):
                 table = decode(batch, query.schema, pipeline.dictionary, app.time)
                 answers[query.name] = table.to_batches()[0]
-        self._node.put_out(Result(answers, pipeline.upto))
+        self._node.worker.put_out(Result(answers, pipeline.upto))
         if self._node.stopping.is_set():
             self._run.stop()
         elif self._rate is not None or self._speed is not None:

@@ -17,14 +17,14 @@ from kasen.errors import DataError
 from kasen.ha.config import Neighbour
 from kasen.ha.link.out_queue import times
 from kasen.ha.link.wire import BEGIN, Json, LinkPiece, digest, pack, unpack
-from kasen.ha.work.work import Result
+from kasen.ha.work.work import Result, Work
 from kasen.runtime.history import Restart
 
 _REMEMBERED = 500
 _JOURNAL_BYTES = 1 << 20
 
 
-class SinkWork:
+class SinkWork(Work):
     """Files `<stream>.csv` in a folder."""
 
     def __init__(self, folder: Path, inputs: tuple[Neighbour, ...]) -> None:

@@ -55,7 +55,7 @@ class Work(Protocol):
         ...
 
 
-class AppWork:
+class AppWork(Work):
     """The local engine, fed by links."""
 
     def __init__(self, plan: Plan, base: Path, inputs: tuple[Neighbour, ...]) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from kasen.connect.decode import decode
@@ -11,11 +13,27 @@ from kasen.engine.select.network import NetworkFilter
 from kasen.engine.text.dictionary import Dictionary
 from kasen.errors import DataError, KasenError
 from kasen.plan.changes import CatalogChange, Drop
-from kasen.runtime.control.socket import Control, Meter
+from kasen.runtime.control.socket import Control
 from kasen.runtime.live.remote import RemoteQueries
 from kasen.runtime.output.outputs import Outputs
 from kasen.runtime.pipeline import Answer, RunningPipeline
 from kasen.types import Type
+
+
+@dataclass(slots=True)
+class Meter:
+    """What `ps` tells of rates: rows since it was last asked, or since the beginning."""
+
+    asked: float = field(default_factory=time.monotonic)
+    rows: dict[str, int] = field(default_factory=dict)
+
+    def rates(self, counts: Mapping[str, int]) -> dict[str, float]:
+        """Rows a second, of counts by name."""
+        now = time.monotonic()
+        passed = max(now - self.asked, 1e-9)
+        found = {name: (count - self.rows.get(name, 0)) / passed for name, count in counts.items()}
+        self.asked, self.rows = now, dict(counts)
+        return found
 
 
 class ChangeablePipeline(Protocol):

@@ -17,7 +17,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -303,19 +303,3 @@ def _connected(path: Path) -> socket.socket:
         connection.close()
         raise DataError(f"no pipeline listens at {path}: {error.strerror}") from None
     return connection
-
-
-@dataclass(slots=True)
-class Meter:
-    """What `ps` tells of rates: rows since it was last asked, or since the beginning."""
-
-    asked: float = field(default_factory=time.monotonic)
-    rows: dict[str, int] = field(default_factory=dict)
-
-    def rates(self, counts: Mapping[str, int]) -> dict[str, float]:
-        """Rows a second, of counts by name."""
-        now = time.monotonic()
-        passed = max(now - self.asked, 1e-9)
-        found = {name: (count - self.rows.get(name, 0)) / passed for name, count in counts.items()}
-        self.asked, self.rows = now, dict(counts)
-        return found

@@ -22,7 +22,6 @@ from pyspark import StorageLevel, cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from kasen.connect.chunk import Chunk
 from kasen.engine.batch import Frontier
 from kasen.engine.failures import Failures
 from kasen.engine.operator import State
@@ -30,31 +29,28 @@ from kasen.engine.text.dictionary import Dictionary
 from kasen.errors import DataError, ResourceError
 from kasen.plan.changes import CatalogChange, RegisteredQuery
 from kasen.plan.explain.fragments import exchanges
-from kasen.plan.native.lower import NativePlan, is_foreign
+from kasen.plan.native.lower import is_foreign
 from kasen.plan.physical import Input, Plan
 from kasen.plan.shard.fragments import cut_plan
 from kasen.runtime.durable.arrays import pack_arrays
 from kasen.runtime.input.feed import InputRows
 from kasen.runtime.live.remote import Held, RemoteQueries
 from kasen.runtime.output.answers import AnswerCollector
-from kasen.runtime.output.outputs import BEYOND, Outputs, is_beyond, within
+from kasen.runtime.output.outputs import Outputs
 from kasen.runtime.shard.clock import Clock, Orders, SplicePoint
-from kasen.runtime.shard.shipment import Shipper
+from kasen.runtime.time_range import BEYOND, is_beyond
 from kasen.spark.executors import fragment
 from kasen.spark.executors.fragment import BY_FILE, DONE, KEYS, REPORT, SHIPPED, FragmentJob
 from kasen.spark.executors.keys import ReadTuples, read_keys
 from kasen.spark.executors.scatter import ScanLayout, scatter
+from kasen.spark.placement import Placement, RunInputs
 from kasen.spark.scan import frames, scan
-from kasen.spark.scan.arrivals import Arrivals, DeferredTexts, Texts, sources_of, whole
-from kasen.spark.scan.file_names import FileNames
+from kasen.spark.scan.arrivals import DeferredTexts
 from kasen.spark.scan.names import BAD, DIFF, PLACE, RAW
-from kasen.spark.scan.timing import Timing
 from kasen.spark.state.epochs import Store
 from kasen.spark.state.ledger import CLOCK, Ledger
 
 _BATCH_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
-#: Deletions and insertions of relations in the clock's log.
-_ROW = ("ts", "diff", "position")
 
 
 class RemotePipeline:
@@ -113,52 +109,39 @@ class RemotePipeline:
         return self.clock.begun
 
 
-class InExecutors:
+class InExecutors(Placement):
     """The placement on executors."""
 
     def __init__(
         self,
-        native: NativePlan,
+        inputs: RunInputs,
         spark: SparkSession,
         shards: int,
         remote: RemotePipeline,
         outputs: Outputs,
         store: Store,
         record: dict[str, Any] | None,
-        texts: Texts,
-        files: FileNames,
-        folders: frozenset[str] = frozenset(),
-        cast: frozenset[str] = frozenset(),
     ) -> None:
-        """`native` is what Spark does of the app; its plan, made for shards, is what they do.
-
-        `record` is the commit record to go on from; `folders` are the inputs that are several files.
-        The cells of streams in `cast` are of other types in their Parquet files than declared.
-        """
+        """The plan of what Spark leaves to the operators is one made for shards."""
+        super().__init__(inputs, remote.clock, outputs, store, record)
         record = record or {}
-        self._plan = plan = native.plan
-        self._files = files
-        self._folders = folders
-        self._texts = texts
+        self._plan = inputs.native.plan
+        self._files = inputs.files
+        self._folders = inputs.folders
+        self._texts = inputs.texts
         #: Answers of more bytes than this come by files: Spark limits what jobs give to the driver.
         self.large = 1 << 20
         self._spark = spark
         self._shards = shards
         self._remote = remote
         self._clock = remote.clock
-        self._outputs = outputs
         self._store = store
         self._live = remote.live
         self._live.held = self._held
         self._cut = remote.cut
         self._exchanges = exchanges(self._cut)
-        self._streams = [input_ for input_ in plan.app.inputs if not input_.is_static]
         self._relations = [index for index, one in enumerate(self._streams) if one.is_relation]
         self._headed = frozenset(input_.name for input_ in self._streams if input_.connector.format == "csv")
-        self._scans = {input_.name: native.scan(input_) for input_ in self._streams}
-        types = {input_.name: native.types(input_) for input_ in self._streams}
-        self._slots = scan.slots_of(self._streams, self._scans, types, cast)
-        self._sources = sources_of(self._streams, self._slots)
         # By value: an app's own aggregates may be defined where workers cannot import them.
         self._packed_cut: bytes = cloudpickle.dumps(self._cut)  # type: ignore[no-untyped-call]
         self._packed_later: dict[int, bytes] = {}
@@ -167,13 +150,8 @@ class InExecutors:
         #: The changes of queries that the last orders held.
         self._splices: list[SplicePoint] = []
         self._epoch = -1
-        self._arrivals = Arrivals(self._clock.dictionary, record.get("counts", {}), texts, files, folders)
         #: Operations that failed in rows that ran, as Spark counted them.
         self._failed = int(record.get("failed", 0))
-        self._timing = Timing(self._streams, store.files)
-        self._segment: dict[str, State] = {}
-        # Static tables are part of the first epoch's segment: a replay must begin with them.
-        self._tables: dict[str, State] = {}
         self._numbered: DataFrame | None = None
         self._last: Frontier | None = None
         #: What each shard said of the last epoch: how it got its state, how long it took.
@@ -199,21 +177,11 @@ class InExecutors:
             elif kind == "advanced":
                 self._clock.advance(name, int(state["ts"][0]))
             elif kind == "rows":
-                one = next(each for each in self._plan.app.inputs if each.name == name)
-                shipper = Shipper(one.schema, self._clock.dictionary, _ROW)
                 for packed in state.values():
-                    (ts, diff, position), data = shipper.unpack([packed.tobytes()])
-                    self._clock.add(name, within(InputRows(ts, diff, data, position)))
+                    self._clock.add(name, self._row_log.rows(name, packed))
         self._clock.run()
 
     # ------------------------------------------------------------ the placement's interface
-
-    def table(self, one: Input, frame: DataFrame) -> None:
-        for chunk, rows, _ in self._arrivals.read(whole(one), frame.toArrow()):
-            self._take_rows(self._tables, one, chunk, rows)
-
-    def frame(self, opened: dict[str, DataFrame]) -> DataFrame:
-        return scan.union(opened, self._streams, self._scans, self._slots)
 
     def epoch(self, batch: DataFrame, number: int) -> None:
         context = self._spark.sparkContext
@@ -318,14 +286,12 @@ class InExecutors:
             for chunk, rows, _ in self._arrivals.read(source, mine):
                 self._take_rows(self._segment, source.one, chunk, rows)
 
-    def _take_rows(self, segment: dict[str, State], one: Input, chunk: Chunk, rows: InputRows) -> None:
+    def _log(self, segment: dict[str, State], one: Input, rows: InputRows) -> None:
         """A relation's rows pass through the clock whole, and so are in its log."""
-        shipper = Shipper(one.schema, self._clock.dictionary, _ROW)
-        packed = shipper.pack((rows.ts, rows.diff, rows.position), rows.data)
-        pieces = segment.setdefault(f"rows.{one.name}", {})
-        pieces[str(len(pieces))] = np.frombuffer(packed, np.uint8)
-        offset = int(rows.position[0]) if len(rows) else 0
-        self._outputs.take(one.name, rows, chunk.dead, chunk, offset)
+        self._row_log.add(segment.setdefault(f"rows.{one.name}", {}), one.name, rows)
+
+    def _note_advance(self, name: str, ts: int) -> None:
+        self._segment[f"advanced.{name}"] = {"ts": np.array([ts], np.int64)}
 
     def _take_keys(self, table: pa.Table) -> dict[str, Any]:
         """Tells the clock of the tuples that came; returns by stream what their positions are."""
@@ -356,18 +322,6 @@ class InExecutors:
             self._failed += sum(count for each, count in reading.failed.items() if each not in wrong)
             runs[name] = reading.runs
         return runs
-
-    def _advance(self) -> None:
-        """Time goes on where it does so without rows, and where nobody waits for them any longer."""
-        for name in self._timing.stamped:
-            # Whatever comes next comes later, so these rows need not wait for it.
-            after = self._arrivals.stamp + 1
-            self._clock.advance(name, after)
-            self._segment[f"advanced.{name}"] = {"ts": np.array([after], np.int64)}
-        for name in self._timing.silent():
-            ts = self._clock.skip(name)
-            if ts is not None:
-                self._segment[f"advanced.{name}"] = {"ts": np.array([ts], np.int64)}
 
     def _bad_texts(self, name: str, file: str) -> list[str]:
         return self._texts(self._stream(name), file, None)

@@ -18,8 +18,8 @@ from kasen.engine.batch import I64
 from kasen.plan.native.partials import Partials
 from kasen.plan.physical import Input
 from kasen.runtime.input.feed import InputRows
-from kasen.runtime.output.outputs import is_beyond
 from kasen.runtime.pipeline import RunningPipeline
+from kasen.runtime.time_range import is_beyond
 from kasen.spark.scan.arrivals import Arrivals, whole
 from kasen.spark.scan.names import BAD, FILE, RAW
 

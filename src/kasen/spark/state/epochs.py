@@ -24,7 +24,9 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from kasen.checksum import DamagedFile, checksum_in, log, note_unprotected, parsing
+from kasen.engine.operator import State
 from kasen.errors import DataError
+from kasen.runtime.durable.arrays import pack_arrays
 from kasen.spark.state.delta import files_in, grow, shrink
 from kasen.spark.state.state_files import Damage, Files
 
@@ -61,6 +63,26 @@ class StateJournal:
         if snapshot is not None:
             self.snapshot, self.log = (epoch, *snapshot), []
             self.weighed = snapshot[1]
+
+    def write(
+        self,
+        files: Files,
+        name: str,
+        epoch: int,
+        segment: dict[str, State],
+        state: Callable[[], dict[str, State]] | None,
+    ) -> None:
+        """Writes what the driver read in an epoch, and its whole state if that is due.
+
+        There is no `state` before the beginning: static tables are in the log only.
+        """
+        packed = pack_arrays(segment)
+        written = files.write(f"{name}.segment", packed)
+        whole = None
+        if state is not None:
+            due = self.snapshot_due(len(packed), lambda: pack_arrays(state()))
+            whole = None if due is None else files.write(f"{name}.snapshot", due)
+        self.add(epoch, written, whole)
 
     def snapshot_due(self, more: int, pack: Callable[[], bytes]) -> bytes | None:
         """The packed state, if the segments, with one of `more` bytes, are so many times as large.

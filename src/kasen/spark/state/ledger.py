@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kasen.engine.operator import State
-from kasen.runtime.durable.arrays import pack_arrays
 from kasen.runtime.shard.clock import Clock
 from kasen.spark.state.epochs import StateJournal
 from kasen.spark.state.state_files import Files
@@ -94,13 +93,6 @@ class Ledger:
 
     def write_clock(self, epoch: int, segment: dict[str, State], clock: Clock) -> None:
         """The clock's part of an epoch. It must come before the attempt is closed."""
-        journal = self.journals[CLOCK]
         name = f"files/{CLOCK}-{epoch:012}-{self.attempt}"
-        packed = pack_arrays(segment)
-        written = self.files.write(f"{name}.segment", packed)
-        whole = None
-        # Before the beginning, static tables are in the log only.
-        if clock.begun:
-            state = journal.snapshot_due(len(packed), lambda: pack_arrays(clock.snapshot()))
-            whole = None if state is None else self.files.write(f"{name}.snapshot", state)
-        journal.add(epoch, written, whole)
+        state = clock.snapshot if clock.begun else None
+        self.journals[CLOCK].write(self.files, name, epoch, segment, state)

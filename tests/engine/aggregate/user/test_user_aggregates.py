@@ -11,8 +11,8 @@ import pytest
 from pyspark import cloudpickle
 
 import kasen
-from kasen import cli
 from kasen.aggregates import UserAggregate, load_python
+from kasen.cli import check, explain, run
 from kasen.cql.bind.app import bind_text
 from kasen.engine.aggregate.user.state_text import apart, from_json, to_json
 from kasen.errors import DataError, QueryError
@@ -277,10 +277,10 @@ def test_the_example_of_the_manual_runs(tmp_path: Path, capsys: pytest.CaptureFi
     app = tmp_path / "app.cql"
     app.write_text(f"{STREAM} REGISTER QUERY q AS SELECT k, GEOMEAN(d) AS g FROM s [ROWS 2] GROUP BY k;")
     python = [tmp_path / "stats.py"]
-    cli.check(app, python)
-    cli.explain(app, python)
+    check.check(app, python)
+    explain.explain(app, python)
     assert "GEOMEAN(d) by k" in capsys.readouterr().out
-    cli.run_app(app, cli.Job(cli.Engine.local, tmp_path / "out", python=python))
+    run.run_app(app, run.Job(run.Engine.local, tmp_path / "out", python=python))
     found = (tmp_path / "out" / "q.csv").read_text().splitlines()
     assert found[1:] == ["1,0,0,1,x,2.0", "2,0,0,-1,x,2.0", "2,0,0,1,x,4.0", "3,0,0,1,x,", "3,0,0,-1,x,4.0"]
     assert "warning: geomean(0.0) failed: ValueError" in capsys.readouterr().err

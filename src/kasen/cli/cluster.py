@@ -8,18 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from kasen import stops
-from kasen.ha.config import PRIMARY
 
-# Flight is loaded when it is first used: no other command needs it.
 if TYPE_CHECKING:
     from kasen.ha.cluster import Cluster, ClusterMember
     from kasen.ha.link.wire import Json
 
-cluster = typer.Typer(help="Start and watch a distributed pipeline on this machine.", no_args_is_help=True)
+app = typer.Typer(help="Start and watch a distributed pipeline on this machine.", no_args_is_help=True)
 
 File = Annotated[Path, typer.Argument(help="The cluster: a TOML file.", metavar="CLUSTER.toml")]
 Name = Annotated[str, typer.Argument(help="A node (its leading copy), or a copy such as mean/2.")]
@@ -31,7 +27,7 @@ def _open(file: Path) -> Cluster:
     return Cluster(read_cluster(file))
 
 
-@cluster.command()
+@app.command()
 def up(
     file: File,
     wait: Annotated[bool, typer.Option(help="Stay until every node has ended by itself.")] = False,
@@ -49,9 +45,12 @@ def up(
         time.sleep(0.2)
 
 
-@cluster.command()
+@app.command()
 def status(file: File) -> None:
     """Show who leads, what is held, and what went over the links."""
+    from rich.console import Console
+    from rich.table import Table
+
     members = _open(file)
     table = Table("copy", "process", "role", "generation", "held", "sent", "backup", "recovered")
     states = {member.name: members.status(member) for member in members.members}
@@ -65,6 +64,8 @@ def status(file: File) -> None:
 
 def _trouble(members: Cluster, node: str, states: Mapping[str, Json | None]) -> str | None:
     """Why nobody leads a node, if nobody does."""
+    from kasen.ha.config import PRIMARY
+
     copies = members.find(node)
     if members.has_finished(copies[0]):
         return None
@@ -93,14 +94,14 @@ def _row(members: Cluster, member: ClusterMember, said: Json | None) -> list[str
     return [member.name, str(pid), said["role"], *numbers, recovered]
 
 
-@cluster.command()
+@app.command()
 def kill(file: File, name: Name) -> None:
     """Kill a copy, as a crash would."""
     killed = _open(file).kill(name)
     typer.echo(f"killed {', '.join(killed)}" if killed else f"{name} does not run")
 
 
-@cluster.command()
+@app.command()
 def heal(file: File, name: Name) -> None:
     """Start the dead copies of a node again; they come back as secondaries."""
     with stops.postponed():
@@ -108,7 +109,7 @@ def heal(file: File, name: Name) -> None:
     typer.echo(f"started {', '.join(healed)}" if healed else f"{name} needs no healing")
 
 
-@cluster.command()
+@app.command()
 def down(file: File) -> None:
     """Stop every copy."""
     _open(file).down()

@@ -17,7 +17,7 @@ from kasen.connect.decode import decode
 from kasen.engine.batch import Batch
 from kasen.engine.text.dictionary import Dictionary
 from kasen.plan.physical import App
-from kasen.runtime.output.outputs import Progress
+from kasen.runtime.output.progress import Progress
 from kasen.types import TIMESTAMP, Type
 
 _ROWS = 8

@@ -1,4 +1,4 @@
-"""The demonstration: two example apps on fresh data, with their answers as live tables."""
+"""`kasen demo`: two example apps on fresh data, with their answers as live tables."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
+from typing import Annotated
 
-from rich.console import Console
+import typer
 
 from kasen import stops
+from kasen.cli.run import Engine, Job, run_app
 from kasen.errors import DataError
 
 #: The example, how many rows of data to make, and which of its input files are streams.
-APPS = (("dos", 20_000, ("tsukuba", "uec")), ("auction", 20_000, ("bids",)))
+_APPS = (("dos", 20_000, ("tsukuba", "uec")), ("auction", 20_000, ("bids",)))
 _PARTS = 8
 
 _NEXT = """
@@ -29,28 +30,31 @@ _NEXT = """
 Change a query in examples/dos/dos.cql and run it again; `kasen check` tells what is wrong with it."""
 
 
-def examples() -> Path:
+def demo(engine: Annotated[Engine, typer.Option(help="Where to run.")] = Engine.spark) -> None:
+    """Run two example apps on fresh data, and show their answers as they come."""
+    from rich.console import Console
+
+    console = Console()
+    temporary = tempfile.TemporaryDirectory(prefix="kasen-demo-")
+    stops.at_end(temporary.cleanup)
+    with temporary as folder:
+        for name, rows, streams in _APPS:
+            console.rule(f"[bold]{name}[/bold]: examples/{name}/{name}.cql on {rows:,} fresh rows")
+            run_app(_prepare(name, rows, streams, Path(folder)), Job(engine, files_per_epoch=1))
+    console.print(_NEXT)
+
+
+def _examples() -> Path:
     """The folder of example apps."""
-    found = Path(__file__).resolve().parents[2] / "examples"
+    found = Path(__file__).resolve().parents[3] / "examples"
     if not found.is_dir():
         raise DataError("the demonstration needs the folder examples/ of Kasen's source tree")
     return found
 
 
-def demo(run: Callable[[Path], None], console: Console) -> None:
-    """Runs each app by `run`, which gets its file."""
-    temporary = tempfile.TemporaryDirectory(prefix="kasen-demo-")
-    stops.at_end(temporary.cleanup)
-    with temporary as folder:
-        for name, rows, streams in APPS:
-            console.rule(f"[bold]{name}[/bold]: examples/{name}/{name}.cql on {rows:,} fresh rows")
-            run(prepare(name, rows, streams, Path(folder)))
-    console.print(_NEXT)
-
-
-def prepare(name: str, rows: int, streams: tuple[str, ...], folder: Path) -> Path:
+def _prepare(name: str, rows: int, streams: tuple[str, ...], folder: Path) -> Path:
     """A copy of the app with data of its own, each stream cut into files as if they came one by one."""
-    source = examples() / name
+    source = _examples() / name
     home = folder / name
     (home / "data").mkdir(parents=True)
     shutil.copy(source / f"{name}.cql", home)

@@ -1,0 +1,106 @@
+"""The queries of a pipeline by name: live ones, and dropped ones that the program has a use for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
+
+from kasen.api.query import Query
+from kasen.cql.bound import CatalogChange, Register, RegisteredQuery
+from kasen.engine.text.dictionary import Dictionary
+from kasen.errors import DataError
+from kasen.runtime.output.kept import AnswerStore
+from kasen.runtime.pipeline import Answer
+from kasen.runtime.pushed import OUTPUT_ROWS
+from kasen.types import Type
+
+if TYPE_CHECKING:
+    from kasen.api.pipeline import Pipeline
+
+#: So many queries that were dropped can still be asked for; beyond that, those with unread changes.
+_MOST_DROPPED = 100
+
+
+class Queries:
+    """Hands answers to their queries, and knows which of these is furthest behind in being read."""
+
+    def __init__(self, owner: Pipeline) -> None:
+        self._owner = owner
+        self._by_name: dict[str, Query] = {}
+        #: Queries that were dropped and can be asked for, the one to look at next first; and others, as long
+        #: as somebody holds them.
+        self._dropped: dict[str, None] = {}
+        self._left: WeakValueDictionary[str, Query] = WeakValueDictionary()
+        self._keeper = AnswerStore()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._by_name)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._by_name
+
+    def find(self, name: str) -> Query:
+        found = self._by_name.get(name.lower())
+        if found is None:
+            known = ", ".join(query.name for query in self._by_name.values()) or "none yet"
+            raise DataError(f"no query {name!r}; registered are: {known}")
+        return found
+
+    def reset(self, queries: Iterable[RegisteredQuery], time: Type) -> None:
+        """Before anything runs: these are all the queries that there are."""
+        given = {query.name.lower(): query for query in queries}
+        self._by_name = {name: query for name, query in self._by_name.items() if name in given}
+        self.enter(given.values(), time)
+
+    def enter(self, queries: Iterable[RegisteredQuery], time: Type) -> None:
+        """A query that has come with other columns than the one of its name before is a new one."""
+        for query in queries:
+            known = self._by_name.get(query.name.lower())
+            if known is None or known._registered.schema != query.schema:
+                self._by_name[query.name.lower()] = Query(query, time, self._owner)
+
+    def follow(self, change: CatalogChange, time: Type, *, made: bool = True) -> None:
+        """Queries came and went, or will. One that went long ago stays while the program has a use for it."""
+        for action in change.actions:
+            if isinstance(action, Register):
+                name = action.query.name.lower()
+                left = self._left.pop(name, None)
+                if left is not None:
+                    self._by_name.setdefault(name, left)
+                self._dropped.pop(name, None)
+                self.enter([action.query], time)
+            elif made and action.name.lower() in self._by_name:
+                self._dropped[action.name.lower()] = None
+        # Two for each that was dropped now: so those that stay hold nobody up, and the others get less.
+        for _ in range(min(2 * len(change.actions), len(self._dropped) - _MOST_DROPPED)):
+            name = next(iter(self._dropped))
+            del self._dropped[name]
+            if self._by_name[name]._is_needed:
+                self._dropped[name] = None
+            else:
+                self._left[name] = self._by_name.pop(name)
+
+    def deliver(
+        self, answer: Answer, epoch: int, texts: Dictionary, wait: Callable[[Query], None] | None = None
+    ) -> None:
+        """Hands out the answers of an epoch; each query's when `wait` has returned."""
+        for name, batch in answer.changes.items():
+            if len(batch):
+                query = self._by_name[name.lower()]
+                if wait is not None:
+                    wait(query)
+                query._deliver(epoch, batch, texts, self._keeper)
+        self._keeper.begin()
+
+    def room(self, most: int) -> tuple[str, int]:
+        """The query whose reader is furthest behind, and how many more changes fit there."""
+        behind: Query | None = None
+        for query in self._by_name.values():  # this is asked several times a push
+            if query._keeps and (behind is None or query._waiting > behind._waiting):
+                behind = query
+        return ("", OUTPUT_ROWS) if behind is None else (behind.name, most - behind._waiting)
+
+    def is_read_elsewhere(self, name: str) -> bool:
+        """Whether another thread reads a query, by a name that `room` gave."""
+        return name != "" and self.find(name)._is_read_elsewhere
