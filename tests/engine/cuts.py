@@ -43,8 +43,7 @@ def run_cut(
     """The answer of the operator, called once a frontier; with `restart` from a snapshot each time."""
     operator = make()
     begin = min((first_of(each) for each in inputs if len(each)), default=Frontier(0))
-    if hasattr(operator, "begin"):
-        operator.begin(begin)
+    operator.begin(begin)
     done = [0] * len(inputs)
     found: list[Change] = []
     for upto in frontiers:

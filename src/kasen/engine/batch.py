@@ -173,20 +173,16 @@ def concat(batches: Sequence[Batch], columns: int) -> Batch:
 
 def merge(batches: Sequence[Batch], columns: int) -> Batch:
     """The batches' changes in instant order (stable: the first batch's come first within an instant)."""
-    joined = concat(batches, columns)
-    if len(joined) < 2 or sum(len(batch) > 0 for batch in batches) < 2:
-        return joined
     filled = [batch for batch in batches if len(batch)]
-    if len(filled) == 2:
-        return joined.take(two_in_order(*filled))
-    return joined.take(np.lexsort((joined.seq_tick, joined.ts)))
-
-
-def two_in_order(one: Batch, other: Batch) -> I64:
-    """The order that brings the changes of two batches, one after the other, into instant order."""
-    order = np.empty(len(one) + len(other), np.int64)
+    joined = concat(filled, columns)
+    if len(filled) < 2:
+        return joined
+    if len(filled) > 2:
+        return joined.take(np.lexsort((joined.seq_tick, joined.ts)))
+    one, other = filled
+    order = np.empty(len(joined), np.int64)
     merge_order(one.ts, one.seq_tick, other.ts, other.seq_tick, order)
-    return order
+    return joined.take(order)
 
 
 def unpack_sub(seq_tick: I64) -> tuple[I64, I64]:

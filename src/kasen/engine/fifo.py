@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from kasen.engine.batch import I64, Batch, ones
+from kasen.engine.batch import I64, Batch, Frontier, ones
 from kasen.engine.deferred_batch import DeferredBatch
+from kasen.engine.loop.kernels import queue_steps as loop_windows
+from kasen.engine.loop.steps import lend
 from kasen.engine.operator import State
 
 _LEAST = 64
@@ -33,7 +35,7 @@ class Fifo:
         """Adds the tuples of a batch (its diffs are all +1)."""
         count = len(batch)
         if self._end + count > self.data.shape[1]:
-            self._make_room(count)
+            self.make_room(count)
         end = self._end + count
         self.instants[0, self._end : end] = batch.ts
         self.instants[1, self._end : end] = batch.seq_tick
@@ -44,8 +46,9 @@ class Fifo:
             self.data[:, self._end : end] = batch.data
         self._end = end
 
-    def _make_room(self, count: int) -> None:
-        """Moves the tuples to the front, into larger arrays if they would fill more than half."""
+    def make_room(self, count: int) -> None:
+        """Room for so many more: moves the tuples to the front, into larger arrays if they would fill more
+        than half."""
         live = len(self)
         capacity = self.data.shape[1]
         while capacity < 2 * (live + count):
@@ -73,6 +76,13 @@ class Fifo:
         view: I64 = self.instants[1, self._start : self._end]
         return view
 
+    def oldest(self) -> Frontier | None:
+        """The instant of the oldest tuple."""
+        start = self._start
+        if start == self._end:
+            return None
+        return Frontier(int(self.instants[0, start]), int(self.instants[1, start]))
+
     def rows(self, first: int, last: int) -> I64:
         """A copy of the data of the tuples at positions [first, last)."""
         copy: I64 = self.data[:, self._start + first : self._start + last].copy()
@@ -96,5 +106,14 @@ class Fifo:
 
     def restore(self, state: State) -> None:
         instants, data = state["instants"], state["data"]
-        ones = np.ones(instants.shape[1], np.int64)
-        self.append(Batch(instants[0], instants[1], ones, data))
+        self.append(Batch(instants[0], instants[1], ones(instants.shape[1]), data))
+
+    def lend(self, row: I64) -> None:
+        """To the loop machine, as every queue."""
+        lend(row, loop_windows.INSTANTS, self.instants, size=False)
+        lend(row, loop_windows.QUEUE, self.data, size=False)
+        row[loop_windows.QUEUE_ROOM] = self.data.shape[1]
+        row[loop_windows.START], row[loop_windows.END] = self.span
+
+    def take_back(self, row: I64) -> None:
+        self._start, self._end = int(row[loop_windows.START]), int(row[loop_windows.END])

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Callable, Sequence
 
-from kasen.engine.batch import I64, Batch
+import numpy as np
+import numpy.typing as npt
+
+from kasen.engine.batch import I64, Batch, concat
 
 # Rows of a chunk. Not a power of two, so that equal places of different columns do not fall into the same
 # cache set.
@@ -13,15 +16,23 @@ ROOM = 16_000
 _KEPT = 64
 
 Chunk = tuple[I64, I64, I64, I64]
+#: A condition over joined rows: which of a batch's rows satisfy it.
+Residual = Callable[[Batch], npt.NDArray[np.bool_]]
 
 
 class OutBuffer:
-    """Chunks of arrays like a batch's, used again for every batch."""
+    """Chunks of arrays like a batch's, used again for every batch.
 
-    __slots__ = ("_chunks", "_full", "_width", "arrays")
+    Only rows for which all `residuals` are true are put out. Most may fail, so they are tried chunk by chunk
+    rather than all kept first.
+    """
 
-    def __init__(self, columns: int) -> None:
+    __slots__ = ("_chunks", "_full", "_kept", "_residuals", "_width", "arrays")
+
+    def __init__(self, columns: int, residuals: Sequence[Residual] = ()) -> None:
         self._width = columns + 1
+        self._residuals = tuple(residuals)
+        self._kept: list[Batch] = []
         self._chunks = [self._chunk()]
         self._full = 0
         #: ts, sub, diff and data of the chunk to write, as kernels take them.
@@ -33,6 +44,9 @@ class OutBuffer:
 
     def next_chunk(self) -> None:
         """The chunk is full: on to the next."""
+        if self._residuals:
+            self._kept.append(self._satisfying(ROOM))
+            return
         self._full += 1
         if self._full == len(self._chunks):
             self._chunks.append(self._chunk())
@@ -45,6 +59,9 @@ class OutBuffer:
 
     def take(self, n: int) -> Batch:
         """The full chunks and n rows of the last, in arrays of their own. The buffer is empty again."""
+        if self._residuals:
+            kept, self._kept = [*self._kept, self._satisfying(n)], []
+            return concat(kept, self._width - 1)
         ts, seq_tick, diff, data = self.arrays
         if not self._full:
             return Batch(ts[:n].copy(), seq_tick[:n].copy(), diff[:n].copy(), data[:, :n].copy())
@@ -55,3 +72,10 @@ class OutBuffer:
         self._full = 0
         self.arrays = self._chunks[0]
         return batch
+
+    def _satisfying(self, n: int) -> Batch:
+        """Of the chunk's first n rows those that residuals are true of, in arrays of their own."""
+        rows = self.look(n)
+        for residual in self._residuals:
+            rows = rows.take(np.flatnonzero(residual(rows))) if len(rows) else rows
+        return rows

@@ -33,6 +33,14 @@ class RecordTable:
         """The records that were ever used, and the header."""
         return self.records[: (int(self.records[groups.USED]) + 1) * self.width].copy()
 
+    def keys_of(self, slots: I64) -> I64:
+        """The keys of groups, as a batch's data is laid out."""
+        found = self.records.reshape(-1, self.width)[slots]
+        data = np.empty((self._keys + 1, len(found)), np.int64)
+        data[:-1] = found[:, groups.KEY : groups.KEY + self._keys].T
+        data[-1] = found[:, groups.KEY_NULLS]
+        return data
+
     def reported(self, calls: int) -> I64:
         """The rows that groups have put out and not taken back: keys, then the values of calls."""
         keys = self._keys

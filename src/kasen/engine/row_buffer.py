@@ -38,6 +38,10 @@ class RowBuffer:
         self._full.append((self.buffer, rows))
         self.buffer = _borrowed(wanted * self._words)
 
+    def lengthen(self) -> None:
+        """More room behind the buffer's rows, for those who want them in one piece: the loop machine does."""
+        self.buffer = np.concatenate([self.buffer, np.empty(3 * len(self.buffer), np.int64)])
+
     def take(self, rows: int) -> Batch:
         """All rows put aside and the buffer's `rows` as a batch; nothing is left."""
         words = self._words

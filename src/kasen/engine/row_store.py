@@ -1,15 +1,20 @@
-"""The growable arrays behind one side of a join."""
+"""The growable arrays behind one side of a join, and joins that have two of them."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from kasen.engine.batch import I64, Frontier
+from kasen.engine.join.hash.kernels.hash_join import LEFT_FULL
 from kasen.engine.kernels import multimap
-from kasen.engine.operator import State
+from kasen.engine.loop.kernels import state_steps as loop_state
+from kasen.engine.loop.steps import LoopPart, lend
+from kasen.engine.operator import Operator, State
 from kasen.engine.window.held_tuples import HeldTuples, without_times
 
 _FIRST_CAPACITY = 256
+#: Words of the cursors that kernels of joins have in loops, at most.
+_CURSOR = 5
 
 
 class RowStore:
@@ -73,7 +78,49 @@ class RowStore:
         multimap.fill(self.slots, self.heads, self.counts, self.keys, rows, weights, since)
         self.slots[: len(weights), multimap.WORDS + self.words :] = state[f"{name}_payload"]
 
+    def lend(self, row: I64, first: int) -> None:
+        """To the loop machine, in the fields from `first` on."""
+        lend(row, first + loop_state.KEYS, self.keys)
+        lend(row, first + loop_state.SLOTS, self.slots)
+        lend(row, first + loop_state.HEADS, self.heads, size=False)
+        lend(row, first + loop_state.COUNTS, self.counts, size=False)
+
     def _live(self) -> I64:
         used = self.slots[: self.counts[multimap.USED]]
         live: I64 = used[used[:, multimap.PREV] != multimap.UNLINKED]
         return live
+
+
+class TwoBags(Operator, LoopPart):
+    """What joins of two relations have in common: each keeps the rows of both sides."""
+
+    def __init__(self, left: RowStore, right: RowStore) -> None:
+        self._left = left
+        self._right = right
+        self._cursor: I64 = np.zeros(_CURSOR, np.int64)  # the loop machine's
+
+    def held_tuples(self, position: int) -> HeldTuples:
+        return (self._left, self._right)[position].held_tuples()
+
+    def snapshot(self) -> State:
+        return self._left.snapshot("left") | self._right.snapshot("right")
+
+    def restore(self, state: State) -> None:
+        self._left.restore(state, "left")
+        self._right.restore(state, "right")
+
+    def needs_input_since(self) -> Frontier | None:
+        """The ts at which the first of the rows on either side entered."""
+        return min(filter(None, (self._left.since(), self._right.since())), default=None)
+
+    def oldest(self, position: int) -> Frontier | None:
+        del position  # both sides follow from the windows below them
+        return None
+
+    def lend_state(self, row: I64) -> None:
+        self._left.lend(row, loop_state.LEFT)
+        self._right.lend(row, loop_state.RIGHT)
+        lend(row, loop_state.CURSOR, self._cursor, size=False)
+
+    def make_room(self, wanted: int) -> None:
+        (self._left if wanted == LEFT_FULL else self._right).grow()

@@ -21,7 +21,6 @@ from kasen.ha.config import SECONDARY, STARTING, Neighbour, NodeConfig, read_nod
 from kasen.ha.link.out_queue import OutQueue
 from kasen.ha.link.sender import Sender
 from kasen.ha.link.server import NodeServer
-from kasen.ha.link.wire import unpack
 from kasen.ha.node import Node
 from kasen.ha.node_state import Acknowledgement, OutputLink
 from kasen.ha.takeover.failover import PATIENCE, Failover
@@ -93,11 +92,10 @@ class RunningNode:
             return "finished"
         self._server = NodeServer(self.config, node)
         self._server.answers |= self._failover.answers
-        if (journal := getattr(node.work, "journal", None)) is not None:
-            self._server.journal = journal
-            self._server.answers["journal end"] = lambda _: {"end": journal.end}
-            self._server.answers["journal forget"] = lambda body: journal.forget(unpack(body)["number"]) or {}
-            node.work.start()  # type: ignore[union-attr]
+        if node.work is not None:
+            if node.work.journal is not None:
+                self._server.give_out(node.work.journal)
+            node.work.start()
         for sender in self._senders:
             sender.start()
         self._failover.decide_role()
@@ -123,8 +121,8 @@ class RunningNode:
         for sender in self._senders:
             sender.join(max(0.0, due - time.monotonic()))
             sender.cancel()
-        if (close := getattr(node.work, "close", None)) is not None:
-            close()
+        if node.work is not None:
+            node.work.close()
         if node.fault is not None:
             raise node.fault
         assert node.verdict is not None

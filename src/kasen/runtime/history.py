@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from kasen.engine.batch import Frontier
-from kasen.engine.join.multiway.mjoin import MJoin
-from kasen.engine.join.pair.pair_join import PairJoin
 from kasen.plan.logical import Scan
 from kasen.plan.lower.joins import MultiJoin
 from kasen.plan.physical import Plan
@@ -83,9 +81,10 @@ class History:
         if restart.begun:
             # What appears at the beginning has appeared long ago, so it must not show from `at` on.
             self._pipeline.begin_by(restart.at - 1)
-        counters = self._pipeline.graph.counters
+        operators = self._pipeline.graph.operators
         for step, ts, seq_tick, before in restart.counts:
-            counters[step].count_from(Frontier(ts, seq_tick), before)
+            if (operator := operators[step]) is not None:
+                operator.count_from(Frontier(ts, seq_tick), before)
 
     def mark(self) -> None:
         """Remembers what the state needs now. Called between runs."""
@@ -100,8 +99,8 @@ class History:
         vector = [min(at, *column) for column in zip(*outputs, strict=True)] if self._inputs else []
         counts = [
             (step, *counted[0], counted[1])
-            for step, window in self._pipeline.graph.counters.items()
-            if (counted := window.counted()) is not None
+            for step, operator in enumerate(self._pipeline.graph.operators)
+            if operator is not None and (counted := operator.counted()) is not None
         ]
         since = tuple(zip(self._inputs, vector, strict=True))
         restart = Restart(at, since, tuple(counts), self._pipeline.begun)
@@ -117,18 +116,13 @@ class History:
             return tuple(at if name == node.name else _NO_NEED for name in self._inputs)
         operator = self._pipeline.graph.operators[step]
         assert operator is not None
-        if isinstance(operator, MJoin | PairJoin):
-            windows = [
-                needs[source]
-                if (oldest := operator.oldest(i)) is None
-                else self._need_at(source, oldest.ts, at)
-                for i, source in enumerate(inputs)
-            ]
-            return tuple(min(column) for column in zip(*windows, strict=True))
-        if step_holds_tuples(len(inputs), oldest := operator.needs_input_since()):
-            assert oldest is not None
-            return self._need_at(inputs[0], oldest.ts, at)
-        return tuple(min(column) for column in zip(*(needs[source] for source in inputs), strict=True))
+        found = [
+            needs[source]
+            if (oldest := operator.oldest(position)) is None
+            else self._need_at(source, oldest.ts, at)
+            for position, source in enumerate(inputs)
+        ]
+        return tuple(min(column) for column in zip(*found, strict=True))
 
     def _need_at(self, step: int, ts: int, at: int) -> tuple[int, ...]:
         """What a step needs so that what it puts out from `ts` on is right."""
@@ -152,8 +146,3 @@ class History:
         keep = max(0, bisect_right(self._marks, oldest, key=lambda mark: mark.restart.at) - 1)
         del self._marks[: min(keep, last - 1)]
         return found
-
-
-def step_holds_tuples(inputs: int, oldest: Frontier | None) -> bool:
-    """Whether a step holds tuples of its one input; bags and groups follow from the windows below them."""
-    return inputs == 1 and oldest is not None and oldest.ts > BEGIN

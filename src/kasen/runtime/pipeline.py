@@ -392,7 +392,7 @@ class RunningPipeline:
 
     def flush(self) -> Iterator[Answer]:
         """After the end of the input: lets windows expire. Delays deliver nothing any more."""
-        self._graph.close_delays()
+        self._graph.end_input()
         for _ in range(_MOST_FLUSHES):
             last = self._graph.last_instant()
             if last is None or Frontier(last.ts + 1, 0) <= self._upto:

@@ -19,7 +19,7 @@ from kasen.engine.select.network import NetworkFilter
 from kasen.engine.sets.union import Union
 from kasen.plan.physical import Plan, plan_app
 from kasen.runtime.graph.graph import Graph
-from kasen.runtime.graph.parallel_steps import ParallelStepRunner, StepSequence, keeps_to_itself
+from kasen.runtime.graph.parallel_steps import ParallelStepRunner, StepSequence
 from kasen.runtime.local import LocalRun, Options
 from tests.engines import Collected
 
@@ -81,14 +81,14 @@ def test_each_step_is_in_one_place_behind_all_that_it_reads(text: str, tmp_path:
     done = {step for step in graph.steps if graph.operators[step] is None}
     for one_by_one, strands in rounds(graph):
         for step in one_by_one:
-            assert not keeps_to_itself(graph.operator(step))
+            assert not graph.operator(step).is_independent
             assert done.issuperset(graph.inputs(step))
             done.add(step)
         before = frozenset(done)
         for strand in strands:
             mine: set[int] = set()
             for step in strand.steps:
-                assert keeps_to_itself(graph.operator(step))
+                assert graph.operator(step).is_independent
                 assert step not in done
                 assert (before | mine).issuperset(graph.inputs(step)), "reads another strand"
                 mine.add(step)

@@ -9,10 +9,10 @@ import numpy as np
 from kasen.engine.batch import Batch, Frontier, empty
 from kasen.engine.expr.block_program import DeferredProgram
 from kasen.engine.expr.vector import Condition
-from kasen.engine.operator import Stateless
+from kasen.engine.operator import Operator
 
 
-class Filter(Stateless):
+class Filter(Operator):
     """A row enters and leaves the output as it does the input, if the condition is TRUE for it."""
 
     def __init__(self, condition: Condition, program: DeferredProgram | None = None) -> None:

@@ -6,7 +6,7 @@ module, and a tuple meets only the queries whose equality or bound it passes (se
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -17,7 +17,7 @@ import numpy.typing as npt
 from kasen.engine import parallel
 from kasen.engine.batch import I64, Batch, Frontier, empty, zeros
 from kasen.engine.deferred_batch import DeferredBatch, RowSelection, selection_of
-from kasen.engine.operator import Stateless
+from kasen.engine.operator import Operator, SharingPool
 from kasen.engine.select.filter import Filter
 from kasen.engine.select.kernels import network as kernel
 from kasen.engine.text.dictionary import Dictionary, NewCodes
@@ -386,35 +386,54 @@ class _PassingRows:
             self._pairs = np.empty((2, 1024), np.int64)
 
 
-class NetworkFilter(Stateless):
-    """WHERE over a stream: the rows that the stream's network flags for one query."""
+class NetworkFilter(Operator):
+    """WHERE over a stream: the rows that the stream's network flags for one query; `alone` finds the same."""
 
-    def __init__(self, network: SelectionNetwork, condition: Condition, alone: Filter) -> None:
-        self._network = network
+    def __init__(
+        self, condition: Condition, alone: Filter, doubles: Sequence[bool], dictionary: Dictionary
+    ) -> None:
+        """`doubles`: which of the stream's columns are."""
+        self._condition = condition
         self._alone = alone
+        self._doubles = doubles
+        self._dictionary = dictionary
+        #: The network, its flag there, and by which key others find it.
+        self._network: SelectionNetwork | None = None
+        self._flag = -1
+        self._found_in: tuple[SharingPool, Hashable] = {}, None
         self._nothing: Batch | None = None
-        self.flag = network.add(condition)
+
+    def read_from(self, sources: tuple[int, ...], pool: SharingPool) -> None:
+        self.close()
+        self._found_in = pool, (key := (SelectionNetwork, *sources))
+        if key not in pool:
+            pool[key] = SelectionNetwork(self._doubles, self._dictionary)
+        self._network = network = pool[key]
+        self._flag = network.add(self._condition)
 
     def process(self, inputs: Sequence[Batch], upto: Frontier) -> Batch:
-        batch = inputs[0]
-        if len(self._network) < FEW or len(batch) == 1:
+        batch, network = inputs[0], self._network
+        if len(batch) == 1 or network is None or len(network) < FEW:
             return self._alone.process(inputs, upto)
-        rows = self._network.rows(batch, self.flag)
+        rows = network.rows(batch, self._flag)
         if len(rows) == len(batch):
             return batch
         if not len(rows):
             if self._nothing is None:
                 self._nothing = empty(batch.columns)
             return self._nothing
-        ts, seq_tick, diff, columns, _ = self._network.whole
+        ts, seq_tick, diff, columns, _ = network.whole
         return DeferredBatch([RowSelection(ts, seq_tick, diff, columns, rows)])
 
     def config(self) -> list[tuple[str, tuple[int, ...]]]:
-        return self._network.config(self.flag)
+        return self._network.config(self._flag) if self._network is not None else []
 
     def close(self) -> None:
-        """The query goes."""
-        self._network.drop(self.flag)
+        if self._network is not None:
+            self._network.drop(self._flag)
+            if not len(self._network):
+                pool, key = self._found_in
+                del pool[key]
 
 
 def _predicates(condition: Condition) -> Iterator[Predicate]:

@@ -6,12 +6,18 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from kasen.engine.batch import Batch, Frontier
-from kasen.engine.operator import Stateless
+from kasen.engine.batch import I64, Batch, Frontier
+from kasen.engine.loop.kernels import row_steps as loop_rows
+from kasen.engine.loop.kernels import table as loop_table
+from kasen.engine.loop.steps import LoopPart
+from kasen.engine.operator import Operator
 
 
-class Pad(Stateless):
+class Pad(Operator, LoopPart):
     """Adds NULL columns before and after the rows' own."""
+
+    is_independent = True
+    loop_kind = loop_table.PAD
 
     def __init__(self, columns_before: int, columns: int, columns_after: int) -> None:
         self._before = columns_before
@@ -28,3 +34,7 @@ class Pad(Stateless):
         data[self._before : self._before + self._columns] = batch.data[:-1]
         data[-1] = (batch.nulls << self._before) | self._nulls
         return Batch(batch.ts, batch.seq_tick, batch.diff, data)
+
+    def lend_state(self, row: I64) -> None:
+        row[loop_rows.PAD_BEFORE], row[loop_rows.PAD_COLUMNS] = self._before, self._columns
+        row[loop_rows.PAD_NULLS] = self._nulls

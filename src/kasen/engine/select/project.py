@@ -10,13 +10,13 @@ from kasen.engine.batch import I64, Batch, Frontier
 from kasen.engine.deferred_batch import DeferredBatch, RowSelection, selections_of
 from kasen.engine.expr.block_program import BlockProgram, DeferredProgram
 from kasen.engine.expr.vector import Evaluator, store
-from kasen.engine.operator import Stateless
+from kasen.engine.operator import Operator
 
 #: A computed column: where it goes, what computes it, and the program that may do so faster.
 _Item = tuple[int, Evaluator, DeferredProgram | None]
 
 
-class Project(Stateless):
+class Project(Operator):
     """Each item is the position of an input column, which is copied, or an expression.
 
     Different rows may become equal; netting them is left to those who care.
@@ -38,11 +38,7 @@ class Project(Stateless):
             for at, (item, program) in enumerate(zip(items, programs, strict=True))
             if not isinstance(item, int)
         ]
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether it computes nothing."""
-        return not self._computed
+        self.is_independent = not self._computed
 
     def process(self, inputs: Sequence[Batch], upto: Frontier) -> Batch:
         del upto

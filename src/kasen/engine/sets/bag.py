@@ -8,7 +8,10 @@ import numpy as np
 
 from kasen.engine.batch import BEGIN, I64, Batch, Frontier, empty
 from kasen.engine.kernels import groups
-from kasen.engine.operator import State
+from kasen.engine.loop.kernels import state_steps as loop_state
+from kasen.engine.loop.kernels import table as loop_table
+from kasen.engine.loop.steps import LoopPart, lend
+from kasen.engine.operator import Operator, State
 from kasen.engine.record_table import RecordTable
 from kasen.engine.sets.kernels import bag as kernel
 from kasen.engine.window.held_tuples import HeldTuples, without_times
@@ -23,11 +26,14 @@ _MODES = {
 }
 
 
-class Bag:
+class Bag(Operator, LoopPart):
     """One input for 'distinct', two for the others; `columns` is the width of all.
 
     Keeps how often each different row is on either side. The answer's diffs carry multiplicity.
     """
+
+    is_independent = True
+    loop_kind = loop_table.BAG
 
     def __init__(self, mode: str, columns: int) -> None:
         self._columns = columns
@@ -82,12 +88,9 @@ class Bag:
 
     def _repeated(self, times: int) -> I64:
         """The different rows, each as often as a field of its record says."""
-        records = self._rows.used().reshape(-1, self._rows.width)[1:]
-        words = [*range(groups.KEY, groups.KEY + self._columns), groups.KEY_NULLS]
-        return np.ascontiguousarray(np.repeat(records[:, words], records[:, times], axis=0).T)
-
-    def next_instant(self) -> Frontier | None:
-        return None
+        slots = np.arange(1, int(self._rows.records[groups.USED]) + 1)
+        counts = self._rows.records.reshape(-1, self._rows.width)[slots, times]
+        return np.repeat(self._rows.keys_of(slots), counts, axis=1)
 
     def needs_input_since(self) -> Frontier | None:
         return BEGIN if len(self._rows) else None
@@ -101,3 +104,13 @@ class Bag:
     def restore(self, state: State) -> None:
         self._rows.replace(state["records"].astype(np.int64), self._rows.width)
         self._control[kernel.CLOCK] = state["clock"].astype(np.int64)[0]
+
+    def lend_state(self, row: I64) -> None:
+        lend(row, loop_state.BAG_RECORDS, self._rows.records)
+        lend(row, loop_state.BAG_TABLE, self._rows.table)
+        lend(row, loop_state.BAG_TOUCHED, self._rows.touched)
+        lend(row, loop_state.BAG_CONTROL, self._control, size=False)
+
+    def make_room(self, wanted: int) -> None:
+        del wanted
+        self._rows.grow()

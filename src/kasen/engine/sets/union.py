@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kasen.engine.batch import Batch, Frontier, merge
-from kasen.engine.operator import Stateless
+from kasen.engine.loop.kernels import table as loop_table
+from kasen.engine.loop.steps import LoopPart
+from kasen.engine.operator import Operator
 
 
-class Union(Stateless):
+class Union(Operator, LoopPart):
     """Merges its inputs in instant order."""
+
+    is_independent = True
+    loop_kind = loop_table.UNION
 
     def __init__(self, columns: int) -> None:
         self._columns = columns

@@ -6,13 +6,20 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from kasen.engine.batch import Batch, Frontier, empty
+from kasen.engine.batch import I64, Batch, Frontier, empty
 from kasen.engine.fifo import Fifo
-from kasen.engine.operator import State
+from kasen.engine.loop.kernels import queue_steps as loop_windows
+from kasen.engine.loop.kernels import table as loop_table
+from kasen.engine.loop.steps import LoopPart, set_due
+from kasen.engine.operator import Operator, State
 
 
-class Delay:
+class Delay(Operator, LoopPart):
     """Moves tuples by `length` units, or by one tick (None). Their order stays, so a queue will do."""
+
+    is_independent = True
+    loop_kind = loop_table.DELAY
+    fires = True
 
     def __init__(self, columns: int, length: int | None) -> None:
         self._columns = columns
@@ -20,8 +27,8 @@ class Delay:
         self._due = Fifo(columns)
         self._closed = False
 
-    def close(self) -> None:
-        """Drops what is due and whatever else comes: the input has ended."""
+    def end_input(self) -> None:
+        """Drops what is due and whatever else comes."""
         self._due.drop(len(self._due))
         self._closed = True
 
@@ -47,8 +54,7 @@ class Delay:
         return Batch(batch.ts + self._length, batch.seq_tick, batch.diff, batch.data)
 
     def next_instant(self) -> Frontier | None:
-        due = self._due
-        return Frontier(int(due.ts[0]), int(due.seq_tick[0])) if len(due) else None
+        return self._due.oldest()
 
     def snapshot(self) -> State:
         return self._due.snapshot()
@@ -57,8 +63,20 @@ class Delay:
         self._due.restore(state)
 
     def needs_input_since(self) -> Frontier | None:
-        due = self._due
-        if not len(due):
+        due = self._due.oldest()
+        if due is None:
             return None
-        ts, seq_tick = int(due.ts[0]), int(due.seq_tick[0])
+        ts, seq_tick = due
         return Frontier(ts, seq_tick - 1) if self._length is None else Frontier(ts - self._length, seq_tick)
+
+    def lend_state(self, row: I64) -> None:
+        self._due.lend(row)
+        row[loop_windows.DELAY_LENGTH] = -1 if self._length is None else self._length
+        row[loop_windows.CLOSED] = int(self._closed)
+        set_due(row, self.next_instant())
+
+    def take_back(self, row: I64) -> None:
+        self._due.take_back(row)
+
+    def make_room(self, wanted: int) -> None:
+        self._due.make_room(wanted)

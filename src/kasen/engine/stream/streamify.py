@@ -9,7 +9,10 @@ import numpy as np
 from kasen.engine.batch import BEGIN, I64, Batch, Frontier, are_ones, ones
 from kasen.engine.kernels import groups
 from kasen.engine.kernels.columns import all_units, signed
-from kasen.engine.operator import State, Stateless
+from kasen.engine.loop.kernels import row_steps as loop_rows
+from kasen.engine.loop.kernels import table as loop_table
+from kasen.engine.loop.steps import LoopPart, lend
+from kasen.engine.operator import Operator, State
 from kasen.engine.record_table import RecordTable
 from kasen.engine.row_buffer import RowBuffer
 from kasen.engine.stream.kernels import rstream as kernel
@@ -30,8 +33,11 @@ def units(batch: Batch) -> Batch:
     return Batch(spread.ts, spread.seq_tick, np.sign(spread.diff), spread.data)
 
 
-class IStreamDStream(Stateless):
+class IStreamDStream(Operator, LoopPart):
     """ISTREAM: what entered between one instant and the next, as bags. With sign -1, DSTREAM: what left."""
+
+    is_independent = True
+    loop_kind = loop_table.STREAMIFY
 
     def __init__(self, order: ValueOrder, sign: int, *, netted: bool) -> None:
         self._order = order
@@ -74,12 +80,17 @@ class IStreamDStream(Stateless):
         data = batch.data[:, at : at + 1].copy()
         return Batch(batch.ts[at : at + 1], batch.seq_tick[at : at + 1], ones(1), data)
 
+    def lend_state(self, row: I64) -> None:
+        row[loop_rows.SIGN], row[loop_rows.NETTED] = self._sign, int(self._netted)
+        lend(row, loop_rows.ORDERS, self._order.orders)
 
-class RStream:
+
+class RStream(Operator):
     """RSTREAM: the whole bag at every instant that the touches (inputs 1, 2, ...) name."""
 
+    is_independent = True
+
     def __init__(self, columns: int, order: ValueOrder) -> None:
-        self._columns = columns
         self._order = order
         self._rows = RecordTable(columns, groups.KEY + columns + 1)
         self._out = RowBuffer(columns)
@@ -113,9 +124,6 @@ class RStream:
                 control[kernel.PUT_OUT] = 0
         return self._order.sort(self._out.take(int(control[kernel.PUT_OUT])))
 
-    def next_instant(self) -> Frontier | None:
-        return None
-
     def held_tuples(self, position: int) -> HeldTuples:
         assert position == 0, "the others are instants"
         state = RStream.snapshot(self)
@@ -123,9 +131,8 @@ class RStream:
 
     def snapshot(self) -> State:
         there = self._rows.touched[: self._control[kernel.DIFFERENT]]
-        records = self._rows.records.reshape(-1, self._rows.width)[there]
-        words = [*range(groups.KEY, groups.KEY + self._columns), groups.KEY_NULLS]
-        return {"diff": records[:, groups.ROWS].copy(), "data": np.ascontiguousarray(records[:, words].T)}
+        counts = self._rows.records.reshape(-1, self._rows.width)[there, groups.ROWS]
+        return {"diff": counts, "data": self._rows.keys_of(there)}
 
     def restore(self, state: State) -> None:
         diff, data = state["diff"].astype(np.int64), np.ascontiguousarray(state["data"], np.int64)

@@ -22,7 +22,7 @@ class ValueOrder:
     """Sorts batches of one schema, given the ORDER code of each column."""
 
     def __init__(self, orders: I64, dictionary: Dictionary) -> None:
-        self._orders = orders
+        self.orders = orders
         self._dictionary = dictionary
         self._texts = ORDER_TEXT in orders.tolist()
         self._countable = np.array([len(orders) > 0 and orders[0] == ORDER_INTEGER], np.int64)
@@ -40,7 +40,7 @@ class ValueOrder:
 
     def _are_sorted(self, batch: Batch) -> bool:
         labels = self._labels()
-        return bool(are_sorted(batch.ts, batch.seq_tick, batch.diff, self._orders, batch.data, labels))
+        return bool(are_sorted(batch.ts, batch.seq_tick, batch.diff, self.orders, batch.data, labels))
 
     def is_sorted(self, batch: Batch) -> bool:
         """Whether rows of one instant, all of which enter, surely stand in the order of their values.
@@ -62,7 +62,7 @@ class ValueOrder:
         if count and batch.has_nulls():
             return False
         labels = self._labels()
-        for index, order in enumerate(self._orders.tolist()):
+        for index, order in enumerate(self.orders.tolist()):
             if count <= 0:
                 break
             count = int(undecided(batch.column(index)[begin:end], order, rows, count, labels))
@@ -80,7 +80,7 @@ class ValueOrder:
             batch.ts,
             batch.seq_tick,
             batch.diff,
-            self._orders,
+            self.orders,
             batch.data,
             labels,
             self._countable,

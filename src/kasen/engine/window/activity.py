@@ -13,32 +13,35 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from kasen.engine.batch import I64, Batch, Frontier, concat
-from kasen.engine.operator import State
-from kasen.engine.window.window import NowWindow, RangeWindow, RowsWindow, SlideWindow, UnboundedWindow
-
-Window = UnboundedWindow | NowWindow | RangeWindow | RowsWindow | SlideWindow
+from kasen.engine.operator import Operator, State
 
 #: The NULL bits of both bounds.
 _UNKNOWN = 0b11
 
 
-class WindowActivity:
+class WindowActivity(Operator):
     """One change without columns at each instant at which the window of a stream moves.
 
     `window` is over zero columns. For RANGE, NOW and ROWS its entering and leaving are the touches; a
     sliding window also reports when nothing enters or leaves (see Reports).
     """
 
-    def __init__(self, window: Window) -> None:
+    is_independent = True
+
+    def __init__(self, window: Operator) -> None:
         self._window = window
 
     def process(self, inputs: Sequence[Batch], upto: Frontier) -> Batch:
         return once(self._window.process((_without_columns(inputs[0]),), upto))
 
+    def counted(self) -> tuple[Frontier, int] | None:
+        return self._window.counted()
+
+    def count_from(self, oldest: Frontier, before: int) -> None:
+        self._window.count_from(oldest, before)
+
     def count_on(self, first: int) -> None:
-        """On a new operator: the next tuple is number `first` of the stream."""
-        if isinstance(self._window, RowsWindow):
-            self._window.count_on(first)
+        self._window.count_on(first)
 
     def next_instant(self) -> Frontier | None:
         return self._window.next_instant()
@@ -52,18 +55,16 @@ class WindowActivity:
     def needs_input_since(self) -> Frontier | None:
         return self._window.needs_input_since()
 
-    @property
-    def window(self) -> Window:
-        return self._window
 
-
-class WindowReports:
+class WindowReports(Operator):
     """When a [RANGE length SLIDE slide] window reports, and with which bounds.
 
     It reports at each k*slide whose window [k*slide - length, k*slide) holds a tuple, and once more when
     it has become empty. As a relation (with_bounds) it is one row: window_start and window_end of the
     latest report, both NULL from the beginning to the first report.
     """
+
+    is_independent = True
 
     def __init__(self, length: int, slide: int, *, with_bounds: bool) -> None:
         self._length = length
@@ -78,7 +79,7 @@ class WindowReports:
         self._begun = False
 
     def begin(self, at: Frontier) -> None:
-        """The pipeline's first instant, at which the row of NULLs appears."""
+        """The row of NULLs appears."""
         self._begin = at
 
     def process(self, inputs: Sequence[Batch], upto: Frontier) -> Batch:

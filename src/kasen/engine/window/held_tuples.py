@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -21,33 +20,6 @@ class HeldTuples:
     batch: Batch
     first: int = 1
     has_times: bool = True
-
-
-@runtime_checkable
-class TupleHolder(Protocol):
-    """An operator that can tell the tuples of the windows behind its inputs again."""
-
-    def held_tuples(self, position: int) -> HeldTuples: ...
-
-
-@runtime_checkable
-class Counting(Protocol):
-    """An operator to which it matters which tuple of the stream comes first."""
-
-    def count_on(self, first: int) -> None:
-        """On a new operator: the next tuple is number `first` of the stream."""
-        ...
-
-
-@runtime_checkable
-class GroupHolder(Protocol):
-    """An aggregate that can go on with the groups of another of its kind."""
-
-    def by_itself(self) -> Any: ...
-
-    def take_over(self, other: Any, places: tuple[int, ...], at: int) -> None: ...
-
-    def contents(self) -> I64: ...
 
 
 def from_rows(rows: I64) -> HeldTuples:

@@ -10,14 +10,16 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from kasen.engine.batch import I64, Batch, Frontier, concat, empty, two_in_order
+from kasen.engine.batch import I64, Batch, Frontier, empty, merge
 from kasen.engine.fifo import Fifo
-from kasen.engine.operator import State
+from kasen.engine.operator import Operator, State
 
 
-class OrdinalRowsWindow:
+class OrdinalRowsWindow(Operator):
     """Tuple number o (from 1) is in the window from the arrival of ceil(o / slide) * slide on, until that of
     the first multiple of slide >= o + count."""
+
+    is_independent = True
 
     def __init__(self, columns: int, count: int, slide: int = 1) -> None:
         self._columns = columns
@@ -49,9 +51,7 @@ class OrdinalRowsWindow:
         ]
         held.drop(left)
         self._entered = entered - left
-        if not len(changes[0]) or not len(changes[1]):
-            return changes[0] if len(changes[0]) else changes[1]
-        return concat(changes, self._columns).take(two_in_order(*changes))
+        return merge(changes, self._columns)
 
     def _moved(self, every: Batch, arrivals: I64, first: int, diff: int) -> Batch:
         """Tuples from position `first` on, each changing with the arrival that is given for it."""
@@ -65,9 +65,6 @@ class OrdinalRowsWindow:
     def contents(self) -> I64:
         return np.ascontiguousarray(np.delete(self._held.rows(0, self._entered), self._columns, axis=0))
 
-    def next_instant(self) -> Frontier | None:
-        return None
-
     def snapshot(self) -> State:
         return {**self._held.snapshot(), "marks": np.array([self._total, self._entered])}
 
@@ -76,5 +73,4 @@ class OrdinalRowsWindow:
         self._total, self._entered = (int(mark) for mark in state["marks"])
 
     def needs_input_since(self) -> Frontier | None:
-        held = self._held
-        return Frontier(int(held.ts[0]), int(held.seq_tick[0])) if len(held) else None
+        return self._held.oldest()

@@ -7,17 +7,23 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from kasen.engine.batch import BEGIN, I64, Batch, Frontier, concat
+from kasen.engine.batch import BEGIN, I64, Batch, Frontier, merge
 from kasen.engine.kernels.hashing import hash_columns
-from kasen.engine.operator import State
+from kasen.engine.loop.kernels import queue_steps as loop_windows
+from kasen.engine.loop.kernels import table as loop_table
+from kasen.engine.loop.steps import LoopPart, lend
+from kasen.engine.operator import Operator, State
 from kasen.engine.window.held_tuples import HeldTuples, without_times
 from kasen.engine.window.kernels.partition import COUNT, HEAD, push, rehash
 
 _LEAST = 64
 
 
-class PartitionWindow:
+class PartitionWindow(Operator, LoopPart):
     """Keys are column numbers; NULLs among them are equal to one another."""
+
+    is_independent = True
+    loop_kind = loop_table.PARTITION
 
     def __init__(self, columns: int, keys: tuple[int, ...], count: int) -> None:
         self._width = columns + 1
@@ -32,13 +38,14 @@ class PartitionWindow:
         self._links = np.empty(_LEAST, np.int64)
         self._free = np.arange(_LEAST - 1, -1, -1, dtype=np.int64)
         self._sizes = np.array([0, _LEAST], np.int64)
+        self._leaving: I64 = np.empty(0, np.int64)  # where the loop machine puts what an instant pushes out
 
     def process(self, inputs: Sequence[Batch], upto: Frontier) -> Batch:
         del upto
         batch = inputs[0]
         if not len(batch):
             return batch
-        self._make_room(len(batch))
+        self.make_room(len(batch))
         leaving = np.empty((self._width + 1, len(batch)), np.int64)
         pushed = push(
             batch.data,
@@ -61,8 +68,7 @@ class PartitionWindow:
         by = leaving[self._width, :pushed]
         gone = np.ascontiguousarray(leaving[: self._width, :pushed])
         out = Batch(batch.ts[by], batch.seq_tick[by], np.full(pushed, -1, np.int64), gone)
-        both = concat((batch, out), self._width - 1)
-        return both.take(np.lexsort((both.seq_tick, both.ts)))
+        return merge((batch, out), self._width - 1)
 
     def contents(self) -> I64:
         held = np.ones(len(self._links), np.bool_)
@@ -89,33 +95,30 @@ class PartitionWindow:
         hashes: npt.NDArray[np.uint64] = hash_columns(key, np.arange(len(key), dtype=np.int64), data.shape[1])
         return hashes
 
-    def _make_room(self, arrivals: int) -> None:
-        """Room for as many new tuples and new partitions as there are arrivals."""
+    def make_room(self, wanted: int) -> None:
+        """Room for as many new tuples and new partitions."""
         partitions, free = (int(size) for size in self._sizes)
         slots = len(self._links)
-        if free < arrivals:
-            more = max(slots, arrivals)
+        if free < wanted:
+            more = max(slots, wanted)
             self._store = np.concatenate([self._store, np.empty((self._width, more), np.int64)], axis=1)
             self._links = np.concatenate([self._links, np.empty(more, np.int64)])
             fresh = np.arange(slots + more - 1, slots - 1, -1, dtype=np.int64)
             self._free = np.concatenate([fresh, self._free[:free], np.empty(slots - free, np.int64)])
             self._sizes[1] = free + more
         room = len(self._meta)
-        if partitions + arrivals > room:
-            more = max(room, arrivals)
+        if partitions + wanted > room:
+            more = max(room, wanted)
             self._meta = np.concatenate([self._meta, np.zeros((more, 3), np.int64)])
             self._part_hash = np.concatenate([self._part_hash, np.zeros(more, np.uint64)])
             blank = np.zeros((len(self._part_key), more), np.int64)
             self._part_key = np.concatenate([self._part_key, blank], axis=1)
         size = len(self._table)
-        while size < 2 * (partitions + arrivals):
+        while size < 2 * (partitions + wanted):
             size *= 2
         if size > len(self._table):
             self._table = np.full(size, -1, np.int64)
             rehash(self._part_hash, partitions, self._table)
-
-    def next_instant(self) -> Frontier | None:
-        return None
 
     def snapshot(self) -> State:
         partitions = int(self._sizes[0])
@@ -146,3 +149,21 @@ class PartitionWindow:
     def needs_input_since(self) -> Frontier | None:
         """A partition may have been silent for ever, so recent input cannot rebuild it."""
         return BEGIN if self._sizes[0] else None
+
+    def lend_state(self, row: I64) -> None:
+        lend(row, loop_windows.KEYS, self._keys)
+        lend(row, loop_windows.TABLE, self._table)
+        self._leaving = np.empty((row[loop_table.WORDS] + 1) * row[loop_table.ROOM], np.int64)
+        for field, array in (
+            (loop_windows.META, self._meta),
+            (loop_windows.PART_HASH, self._part_hash),
+            (loop_windows.STORE, self._store),
+            (loop_windows.PART_KEY, self._part_key),
+            (loop_windows.LINKS, self._links),
+            (loop_windows.FREE, self._free),
+            (loop_windows.SIZES, self._sizes),
+            (loop_windows.LEAVING, self._leaving),
+        ):
+            lend(row, field, array, size=False)
+        row[loop_windows.NULL_MASK], row[loop_windows.LIMIT] = self._mask, self._count
+        row[loop_windows.SLOTS], row[loop_windows.PARTITIONS] = len(self._links), len(self._meta)

@@ -12,35 +12,32 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from kasen.engine.batch import I64, Batch, Frontier, concat, empty, two_in_order
+from kasen.engine.batch import I64, Batch, Frontier, merge
 from kasen.engine.fifo import Fifo
-from kasen.engine.operator import State
+from kasen.engine.loop.kernels import queue_steps as loop_windows
+from kasen.engine.loop.kernels import table as loop_table
+from kasen.engine.loop.steps import LoopPart, lend, set_due
+from kasen.engine.operator import Operator, State, bound_from_array, bound_to_array
 from kasen.engine.window.held_tuples import HeldTuples
 from kasen.engine.window.kernels import timed as kernel
 
 
-class UnboundedWindow:
+class UnboundedWindow(Operator, LoopPart):
     """Every tuple so far: a stream's tuples are the relation's changes."""
+
+    is_independent = True
 
     def process(self, inputs: Sequence[Batch], upto: Frontier) -> Batch:
         del upto
         return inputs[0]
 
-    def next_instant(self) -> Frontier | None:
-        return None
 
-    def snapshot(self) -> State:
-        return {}
-
-    def restore(self, state: State) -> None:
-        del state
-
-    def needs_input_since(self) -> Frontier | None:
-        return None
-
-
-class TimedWindow:
+class TimedWindow(Operator, LoopPart):
     """What RANGE, NOW and RANGE SLIDE have in common; `shape` says when a tuple enters and leaves."""
+
+    is_independent = True
+    loop_kind = loop_table.TIMED
+    fires = True
 
     def __init__(self, columns: int, kind: int, length: int = 0, slide: int = 1) -> None:
         self._columns = columns
@@ -80,8 +77,10 @@ class TimedWindow:
         return Frontier(*kernel.due(held.instants, start, start + self._entered, end, self._shape))
 
     def last_instant(self) -> Frontier | None:
-        """When the newest tuple held leaves."""
-        return self._leaving(-1) if len(self._held) else None
+        held = self._held
+        if not len(held):
+            return None
+        return Frontier(*kernel.leaving(int(held.ts[-1]), int(held.seq_tick[-1]), self._shape))
 
     def contents(self) -> I64:
         return self._held.rows(0, self._entered)
@@ -89,9 +88,6 @@ class TimedWindow:
     def held_tuples(self, position: int) -> HeldTuples:
         del position
         return HeldTuples(self._held.batch())
-
-    def _leaving(self, at: int) -> Frontier:
-        return Frontier(*kernel.leaving(int(self._held.ts[at]), int(self._held.seq_tick[at]), self._shape))
 
     def snapshot(self) -> State:
         return {**self._held.snapshot(), "entered": np.array([self._entered])}
@@ -101,8 +97,20 @@ class TimedWindow:
         self._entered = int(state["entered"][0])
 
     def needs_input_since(self) -> Frontier | None:
-        held = self._held
-        return Frontier(int(held.ts[0]), int(held.seq_tick[0])) if len(held) else None
+        return self._held.oldest()
+
+    def lend_state(self, row: I64) -> None:
+        self._held.lend(row)
+        row[loop_windows.ENTERED] = self._entered
+        lend(row, loop_windows.SHAPE, self._shape, size=False)
+        set_due(row, self.next_instant())
+
+    def take_back(self, row: I64) -> None:
+        self._held.take_back(row)
+        self._entered = int(row[loop_windows.ENTERED])
+
+    def make_room(self, wanted: int) -> None:
+        self._held.make_room(wanted)
 
 
 class RangeWindow(TimedWindow):
@@ -140,12 +148,15 @@ class SlideWindow(TimedWindow):
         return super().process((batch,), upto)
 
 
-class RowsWindow:
+class RowsWindow(Operator, LoopPart):
     """[ROWS count SLIDE slide]: the last `count` of the first c tuples, c the greatest full slide so far.
 
     Tuple number o (from 1) enters when number ceil(o / slide) * slide arrives, and leaves when the first
     multiple of slide >= o + count does.
     """
+
+    is_independent = True
+    loop_kind = loop_table.ROWS
 
     def __init__(self, columns: int, count: int, slide: int = 1) -> None:
         self._columns = columns
@@ -177,7 +188,7 @@ class RowsWindow:
         ]
         self._drop(left)
         self._entered = entered - left
-        return _in_order(changes, self._columns)
+        return merge(changes, self._columns)
 
     def _drop(self, count: int) -> None:
         if count:
@@ -202,21 +213,17 @@ class RowsWindow:
         return batch.take(np.arange(first, len(batch)))
 
     def counted(self) -> tuple[Frontier, int] | None:
-        """The oldest instant held, and how many tuples came before it: what `count_from` needs."""
-        held = self._held
-        if not len(held):
+        oldest = self._held.oldest()
+        if oldest is None:
             return None
-        oldest = Frontier(int(held.ts[0]), int(held.seq_tick[0]))
         ahead = self._dropped[2] if self._dropped[:2] == oldest else 0
         return oldest, self._first - 1 - ahead
 
     def count_from(self, oldest: Frontier, before: int) -> None:
-        """On a new operator: `before` tuples came before the instant `oldest`; older ones are passed over."""
         self._start = oldest
         self._first = before + 1
 
     def count_on(self, first: int) -> None:
-        """On a new operator: the next tuple is number `first` of the stream."""
         self._first = first
 
     def contents(self) -> I64:
@@ -242,16 +249,12 @@ class RowsWindow:
             batch.ts[arrivals], batch.seq_tick[arrivals], np.full(len(arrivals), diff, np.int64), rows
         )
 
-    def next_instant(self) -> Frontier | None:
-        return None
-
     def snapshot(self) -> State:
-        start = [] if self._start is None else [*self._start]
         return {
             **self._held.snapshot(),
             "marks": np.array([self._first, self._entered]),
             "dropped": np.array(self._dropped, np.int64),
-            "start": np.array(start, np.int64),
+            "start": bound_to_array(self._start),
         }
 
     def restore(self, state: State) -> None:
@@ -259,11 +262,22 @@ class RowsWindow:
         self._first, self._entered = (int(mark) for mark in state["marks"])
         ts, seq_tick, count = (int(mark) for mark in state["dropped"])
         self._dropped = ts, seq_tick, count
-        self._start = Frontier(*(int(mark) for mark in state["start"])) if len(state["start"]) else None
+        self._start = bound_from_array(state["start"])
 
     def needs_input_since(self) -> Frontier | None:
-        held = self._held
-        return Frontier(int(held.ts[0]), int(held.seq_tick[0])) if len(held) else None
+        return self._held.oldest()
+
+    def lend_state(self, row: I64) -> None:
+        self._held.lend(row)
+        row[loop_windows.ENTERED], row[loop_windows.FIRST] = self._entered, self._first
+        row[loop_windows.COUNT], row[loop_windows.SLIDE] = self._count, self._slide
+
+    def take_back(self, row: I64) -> None:
+        self._held.take_back(row)
+        self._entered, self._first = int(row[loop_windows.ENTERED]), int(row[loop_windows.FIRST])
+
+    def make_room(self, wanted: int) -> None:
+        self._held.make_room(wanted)
 
 
 _GREATEST = 2**63 - 1
@@ -278,18 +292,3 @@ def _plus(ts: I64, length: int) -> I64:
 def _next_multiple(ts: I64, slide: int) -> I64:
     """The least multiple of `slide` greater than ts."""
     return (ts // slide + 1) * slide
-
-
-def _in_order(changes: list[Batch], columns: int) -> Batch:
-    """Both lists of changes in instant order."""
-    one, other = changes
-    if not len(other):
-        return _owned(one) if len(one) else empty(columns)
-    if not len(one):
-        return _owned(other)
-    return concat(changes, columns).take(two_in_order(one, other))
-
-
-def _owned(batch: Batch) -> Batch:
-    """A copy of what may be a view of the queue."""
-    return Batch(batch.ts.copy(), batch.seq_tick.copy(), batch.diff, batch.data)

@@ -32,7 +32,17 @@ class NodeServer(flight.FlightServerBase):  # type: ignore[misc]
             raise DataError(f"{config.name} cannot listen on {config.listen}: {reason(fault)}") from None
         self._node = node
         self.answers: dict[str, Any] = {}
-        self.journal: PieceJournal | None = None
+        self._journal: PieceJournal | None = None
+
+    def give_out(self, journal: PieceJournal) -> None:
+        """The engine of this node reads pieces from here."""
+
+        def forget(body: bytes) -> Json:
+            journal.forget(unpack(body)["number"])
+            return {}
+
+        self._journal = journal
+        self.answers |= {"journal end": lambda _: {"end": journal.end}, "journal forget": forget}
 
     # ------------------------------------------------------------ links
 
@@ -134,11 +144,11 @@ class NodeServer(flight.FlightServerBase):  # type: ignore[misc]
 
     def do_get(self, context: Any, ticket: Any) -> Any:
         """Pieces of the journal, for the engine of this node."""
-        if self.journal is None:
+        if self._journal is None:
             raise flight.FlightServerError("this node has no journal")
         try:
             wanted = unpack(ticket.ticket)
-            return flight.RecordBatchStream(self.journal.read(int(wanted["first"]), int(wanted["last"])))
+            return flight.RecordBatchStream(self._journal.read(int(wanted["first"]), int(wanted["last"])))
         except (DataError, KeyError, TypeError, ValueError) as fault:
             self._node.log.warning("refused pieces to %s: %s", context.peer(), fault)
             raise flight.FlightServerError(f"refused: {fault}") from None

@@ -21,7 +21,7 @@ class SparkWork(AppWork):
 
     def __init__(self, plan: Plan, base: Path, inputs: tuple[Neighbour, ...], file: Path) -> None:
         super().__init__(plan, base, inputs)
-        self.journal = PieceJournal()
+        self.journal: PieceJournal = PieceJournal()
         self._link_schemas: dict[str, pa.Schema] = {}
         self._answered = threading.Condition()
         self._done = 0
@@ -30,7 +30,6 @@ class SparkWork(AppWork):
         self._query = LinkQuery(str(file), self._epoch)
 
     def start(self) -> None:
-        """When the node listens, as Spark asks it for its pieces."""
         self._query.start()
 
     def close(self) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 import pyarrow as pa
 
@@ -13,6 +12,7 @@ from kasen.connect.registry import open_source
 from kasen.engine.operator import State
 from kasen.errors import DataError, QueryError
 from kasen.ha.config import Neighbour
+from kasen.ha.link.journal import PieceJournal
 from kasen.ha.link.link_rows import LinkRows
 from kasen.ha.link.out_queue import since
 from kasen.ha.link.wire import BEGIN, LinkPiece
@@ -34,25 +34,39 @@ class Result:
     ended: bool = False
 
 
-class Work(Protocol):
-    """Called by one thread at a time."""
+class Work:
+    """What a node asks of its work. Made by the main thread, which calls `start` once, when the node listens,
+    and `close` once, when all its threads are told to stop; nothing is called after that. In between, the
+    working thread alone calls `process` and `begin`.
+    """
+
+    #: Where another engine reads the pieces that came, if it does the work; the node's server gives them out.
+    journal: PieceJournal | None = None
+
+    def start(self) -> None:
+        """The node listens: another engine may ask it for pieces from now on."""
+
+    def close(self) -> None:
+        """The node ends."""
 
     def accept(self, link: Neighbour, schema: pa.Schema) -> None:
         """DataError if a link's columns are not what is expected."""
-        ...
+        raise NotImplementedError
 
     def check(self, stream: str, batch: pa.RecordBatch) -> None:
         """DataError if rows that came over a link are not what is expected.
 
         Called for every message, by the thread that receives it: what is wrong ends the link, not the node.
         """
-        ...
+        raise NotImplementedError
 
-    def process(self, pieces: list[tuple[str, LinkPiece]]) -> Result: ...
+    def process(self, pieces: list[tuple[str, LinkPiece]]) -> Result:
+        """What came over links, by stream, in order; and the answers up to there."""
+        raise NotImplementedError
 
     def begin(self, restart: Restart | None) -> None:
         """Throws all state away and starts anew, in the middle if told how."""
-        ...
+        raise NotImplementedError
 
 
 class AppWork(Work):

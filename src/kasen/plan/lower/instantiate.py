@@ -11,6 +11,8 @@ from kasen.cql.bound import SetKind, StreamKind
 from kasen.cql.expr import Aggregate as AggregateCall
 from kasen.cql.expr import Column, Expr
 from kasen.engine.aggregate.group.aggregate import Aggregate, AggregateSpec, DepartureOrder
+from kasen.engine.aggregate.sliding.pane_reduction import wanted
+from kasen.engine.aggregate.sliding.sharable import SharableSlidingAggregate
 from kasen.engine.aggregate.sliding.sliding_aggregate import SlidingAggregate
 from kasen.engine.aggregate.user.aggregate import UserAggregate
 from kasen.engine.aggregate.user.call import UserCall
@@ -27,6 +29,7 @@ from kasen.engine.join.pair.pair_join import PairJoin
 from kasen.engine.join.semi.semi_join import SemiJoin
 from kasen.engine.operator import Operator
 from kasen.engine.select.filter import Filter
+from kasen.engine.select.network import NetworkFilter
 from kasen.engine.select.pad import Pad
 from kasen.engine.select.project import Project
 from kasen.engine.sets.bag import Bag
@@ -46,6 +49,7 @@ from kasen.plan.lower import lower
 from kasen.plan.lower.expr.block_program import block_program
 from kasen.plan.lower.expr.vectors import compile_condition, compile_items, compiled_late
 from kasen.plan.lower.joins import MultiJoin, nothing_cancels
+from kasen.plan.lower.selection import selectable
 from kasen.types import Kind, Schema
 
 
@@ -62,9 +66,8 @@ def instantiate(node: Node, context: Context) -> Operator:
     check_width(node.schema, type(node).__name__)
     columns = len(node.schema)
     match node:
-        case logical.Filter(condition=condition):
-            compiled = partial(compile_condition, condition, context.dictionary, context.failures)
-            return Filter(compiled_late(compiled), _late(condition, context))
+        case logical.Filter():
+            return _filter(node, context)
         case logical.Project(items=items):
             programs = [None if isinstance(item, Column) else _late(item, context) for item in items]
             return Project(compile_items(items, context.dictionary, context.failures), programs)
@@ -111,6 +114,18 @@ def instantiate(node: Node, context: Context) -> Operator:
 
 def _late(expr: Expr, context: Context) -> DeferredProgram:
     return DeferredProgram(partial(block_program, expr, context.dictionary))
+
+
+def _filter(node: logical.Filter, context: Context) -> Operator:
+    """Conditions on a stream from outside share its selection network."""
+    compiled = partial(compile_condition, node.condition, context.dictionary, context.failures)
+    alone = Filter(compiled_late(compiled), _late(node.condition, context))
+    if isinstance(node.child, logical.Scan):
+        condition = selectable(node.condition, context.dictionary)
+        if condition is not None:
+            doubles = [field.type.kind is Kind.DOUBLE for field in node.child.schema]
+            return NetworkFilter(condition, alone, doubles, context.dictionary)
+    return alone
 
 
 def _window(window: bound.Window, columns: int) -> Operator:
@@ -248,10 +263,15 @@ def _aggregate(node: logical.Aggregate, context: Context) -> Operator:
 def _sliding_aggregate(node: lower.SlidingAggregate, context: Context) -> Operator:
     length, slide = node.window.length, node.window.slide
     specs = _specs(node.aggregates, node.child.schema)
-    own = SlidingAggregate(node.keys, specs, length, slide, context.dictionary)
+    make = partial(SlidingAggregate, node.keys, specs, length, slide, context.dictionary)
     users = [each for each in node.aggregates if each.user is not None]
-    parts = [PaneCallState(_user_call(each, context), length, slide) for each in users]
-    return _with_users(node.keys, own, node.aggregates, parts)
+    kept = wanted(node.keys, specs)
+    if users or kept is None:
+        parts = [PaneCallState(_user_call(each, context), length, slide) for each in users]
+        return _with_users(node.keys, make(), node.aggregates, parts)
+    schema = node.child.schema
+    order = ValueOrder(orderings(schema)[: node.keys], context.dictionary)
+    return SharableSlidingAggregate(make, length, slide, kept, len(schema), order)
 
 
 def _specs(calls: tuple[AggregateCall, ...], schema: Schema) -> tuple[AggregateSpec, ...]:
@@ -264,7 +284,7 @@ def _specs(calls: tuple[AggregateCall, ...], schema: Schema) -> tuple[AggregateS
 
 def _with_users(
     keys: int,
-    own: Aggregate | SlidingAggregate,
+    own: Operator,
     calls: tuple[AggregateCall, ...],
     parts: Sequence[BagCallState | PaneCallState],
 ) -> Operator:

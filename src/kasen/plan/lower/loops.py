@@ -6,64 +6,30 @@ from collections.abc import Sequence
 
 from kasen.cql import bound
 from kasen.cql.bound import SetKind, StreamKind
-from kasen.engine.aggregate.group.aggregate import Aggregate
-from kasen.engine.expr.row_program import Program
 from kasen.engine.join.hash.hash_join import HashJoin
-from kasen.engine.join.semi.semi_join import SemiJoin
-from kasen.engine.loop import steps as parts
 from kasen.engine.loop.kernels import table as loop_table
-from kasen.engine.loop.steps import CalledStep, LoopStep
+from kasen.engine.loop.steps import CalledStep, LoopPart, ProgramStep
 from kasen.engine.operator import Operator
-from kasen.engine.select.pad import Pad
-from kasen.engine.sets.bag import Bag
-from kasen.engine.stream.delay import Delay
-from kasen.engine.stream.streamify import IStreamDStream
 from kasen.engine.text.dictionary import Dictionary
-from kasen.engine.window.partition import PartitionWindow
-from kasen.engine.window.window import RowsWindow, TimedWindow
 from kasen.plan import logical
 from kasen.plan.logical import Node
 from kasen.plan.lower import lower
 from kasen.plan.lower.expr.row_program import NoProgramError, program_of_condition, program_of_items
 
 
-def part_of(node: Node, operator: Operator, inputs: Sequence[int], dictionary: Dictionary) -> LoopStep:
+def part_of(node: Node, operator: Operator, inputs: Sequence[int], dictionary: Dictionary) -> LoopPart:
     """The machine's view of an operator; `inputs` are the machine's steps that it reads."""
     if why_called(node, dictionary) is not None:
         return CalledStep(operator, inputs)
     match node, operator:
         case logical.Filter(condition=condition), _:
-            return parts.ProgramStep(loop_table.FILTER, program_of_condition(condition, dictionary))
+            return ProgramStep(loop_table.FILTER, program_of_condition(condition, dictionary))
         case logical.Project(items=items), _:
-            return parts.ProgramStep(loop_table.PROJECT, program_of_items(items, dictionary))
-        case _, TimedWindow():
-            return parts.TimedStep(operator)
-        case _, RowsWindow():
-            return parts.RowsStep(operator)
-        case _, PartitionWindow():
-            return parts.PartitionStep(operator)
-        case logical.WindowNode(), _:
-            return parts.PassStep()
-        case logical.InnerJoin(residual=residual), HashJoin():
-            program: Program | None = None
-            if residual is not None:
-                program = program_of_condition(residual, dictionary)
-            return parts.JoinStep(operator, program)
-        case _, SemiJoin():
-            return parts.SemiJoinStep(operator)
-        case logical.Aggregate(child=child), Aggregate():
-            return parts.AggregateStep(operator, len(child.schema) + 1)
-        case _, Bag():
-            return parts.BagStep(operator)
-        case _, Pad():
-            return parts.PadStep(operator)
-        case _, IStreamDStream():
-            return parts.StreamifyStep(operator)
-        case _, Delay():
-            return parts.DelayStep(operator)
-        case logical.SetOp(), _:
-            return parts.UnionStep()
-    raise AssertionError(f"no part for {type(node).__name__}")
+            return ProgramStep(loop_table.PROJECT, program_of_items(items, dictionary))
+        case logical.InnerJoin(residual=residual), HashJoin() if residual is not None:
+            operator.program = program_of_condition(residual, dictionary)
+    assert isinstance(operator, LoopPart), f"the machine knows no {type(node).__name__}"
+    return operator
 
 
 def why_called(node: Node, dictionary: Dictionary | None = None) -> str | None:

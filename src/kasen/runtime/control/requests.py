@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from kasen.connect.decode import decode
-from kasen.engine.select.network import NetworkFilter
 from kasen.engine.text.dictionary import Dictionary
 from kasen.errors import DataError, KasenError
 from kasen.plan.changes import CatalogChange, Drop
@@ -200,7 +199,7 @@ def explain_live(pipeline: RunningPipeline, name: str) -> str:
         reads = ", ".join(map(str, pipeline.graph.inputs(step)))
         lines.append(f"  step {step}: {type(node).__name__}({reads}){remembers}{shared}")
         operator = pipeline.graph.operators[step]
-        if isinstance(operator, NetworkFilter):
+        if operator is not None:
             lines += [f"    {target} <- {', '.join(map(str, words))}" for target, words in operator.config()]
     lines.append(f"  output <- step {query.root}")
     return "\n".join(lines)

@@ -10,28 +10,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from math import gcd
 
 from kasen.engine import parallel
-from kasen.engine.aggregate.sliding.pane_reduction import PaneRequirements, wanted
-from kasen.engine.aggregate.sliding.sharable import SharableSlidingAggregate
-from kasen.engine.aggregate.sliding.shared_panes import SharedPanes
-from kasen.engine.aggregate.sliding.sliding_aggregate import SlidingAggregate
-from kasen.engine.aggregate.user.aggregate import UserAggregate
-from kasen.engine.batch import I64, TICK_BITS, Batch, Frontier, concat, empty, orderings
-from kasen.engine.join.multiway.mjoin import MJoin
-from kasen.engine.operator import Operator, State, words_of
-from kasen.engine.select.filter import Filter as FilterOperator
-from kasen.engine.select.network import NetworkFilter, SelectionNetwork
-from kasen.engine.stream.delay import Delay
-from kasen.engine.stream.value_order import ValueOrder
-from kasen.engine.window.activity import WindowActivity, WindowReports
-from kasen.engine.window.window import RowsWindow, TimedWindow
+from kasen.engine.batch import I64, TICK_BITS, Batch, Frontier, concat, empty
+from kasen.engine.operator import Operator, SharingPool, State
 from kasen.errors import ResourceError
-from kasen.plan.logical import Filter, Node, Scan, twice
+from kasen.plan.logical import Node, Scan, twice
 from kasen.plan.lower.instantiate import Context, instantiate
-from kasen.plan.lower.lower import SlidingAggregate as SlidingNode
-from kasen.plan.lower.selection import selectable
 from kasen.plan.physical import Plan, Step, stages_of
 from kasen.runtime.graph.loop import Loop
 from kasen.runtime.graph.parallel_steps import ROWS_A_STEP, Alone, ParallelStepRunner
@@ -57,8 +42,7 @@ class Graph:
         self._nothing: list[Batch] = []
         self._steps: dict[int, Step] = {}
         self._free: list[int] = []
-        self._networks: dict[str, SelectionNetwork] = {}
-        self._windows: dict[tuple[int, PaneRequirements, int], SharedPanes] = {}
+        self._pool: SharingPool = {}
         self._scans: dict[str, int] = {}
         self.outputs: dict[str, int] = dict(plan.outputs)
         #: Stages in an order in which inputs come first, by their first step: the operator and what it
@@ -95,7 +79,7 @@ class Graph:
         self._nodes[step] = node
         self._read(step, inputs)
         self._steps[step] = Step(step, node, inputs)
-        self._operators[step] = None if isinstance(node, Scan) else self._make(node, inputs)
+        self._make(step, node, inputs)
         self._nothing[step] = empty(len(node.schema))
         if isinstance(node, Scan):
             self._scans[node.name] = step
@@ -108,57 +92,17 @@ class Graph:
             self._readers[source] += 1
         self._inputs[step] = inputs
 
-    def _make(self, node: Node, inputs: tuple[int, ...]) -> Operator:
-        """The operator of a step. Conditions on a stream from outside share its selection network."""
-        operator = instantiate(node, self._context)
-        if isinstance(node, Filter) and isinstance(node.child, Scan) and isinstance(operator, FilterOperator):
-            condition = selectable(node.condition, self._context.dictionary)
-            if condition is not None:
-                network = self._networks.get(node.child.name)
-                if network is None:
-                    doubles = [field.type.kind is Kind.DOUBLE for field in node.child.schema]
-                    network = SelectionNetwork(doubles, self._context.dictionary)
-                    self._networks[node.child.name] = network
-                return NetworkFilter(network, condition, operator)
-        if isinstance(node, SlidingNode) and isinstance(operator, SlidingAggregate):
-            kept = wanted(node.keys, operator.calls)
-            if kept is not None:
-                return self._member(node, inputs[0], kept)
-        return operator
-
-    def _member(self, node: SlidingNode, source: int, kept: PaneRequirements) -> SharableSlidingAggregate:
-        """Aggregates over one input that want the same of panes as long may share these."""
-
-        def make() -> SlidingAggregate:
-            operator = instantiate(node, self._context)
-            assert isinstance(operator, SlidingAggregate)
-            return operator
-
-        member = SharableSlidingAggregate(make, node.window.length, node.window.slide)
-        self._let_share(member, node, source, kept)
-        return member
-
-    def _let_share(
-        self, member: SharableSlidingAggregate, node: SlidingNode, source: int, kept: PaneRequirements
-    ) -> None:
-        key = (source, kept, gcd(node.window.length, node.window.slide))
-        if key not in self._windows:
-            schema = node.child.schema
-            order = ValueOrder(orderings(schema)[: node.keys], self._context.dictionary)
-            self._windows[key] = SharedPanes(kept, key[2], len(schema), order)
-        self._windows[key].add(member)
-
-    def _forget_windows(self) -> None:
-        """After a member has left."""
-        self._windows = {key: each for key, each in self._windows.items() if not each.is_empty}
+    def _make(self, step: int, node: Node, inputs: tuple[int, ...]) -> None:
+        if not isinstance(node, Scan):
+            self._operators[step] = operator = instantiate(node, self._context)
+            operator.read_from(inputs, self._pool)
 
     def rebuild(self, steps: Mapping[int, tuple[Node, tuple[int, ...]]]) -> None:
         """Other steps in the place of all that are there, each at its number."""
         size = max(steps, default=-1) + 1
         self._nodes, self._operators = [None] * size, [None] * size
         self._inputs, self._nothing = [()] * size, [empty(0)] * size
-        self._steps, self._scans, self._initial_inputs, self._loops = {}, {}, {}, {}
-        self._networks, self._windows = {}, {}
+        self._steps, self._scans, self._initial_inputs, self._loops, self._pool = {}, {}, {}, {}, {}
         self._readers.clear()
         self._free = [step for step in reversed(range(size)) if step not in steps]
         for step, (node, inputs) in steps.items():
@@ -181,11 +125,8 @@ class Graph:
         node, operator = self._nodes[step], self._operators[step]
         if isinstance(node, Scan):
             del self._scans[node.name]
-        if isinstance(operator, NetworkFilter):
+        if operator is not None:
             operator.close()
-        if isinstance(operator, SharableSlidingAggregate):
-            operator.close()
-            self._forget_windows()
         self._nodes[step] = self._operators[step] = None
         del self._steps[step]
         self._stale |= step in self._looped
@@ -198,13 +139,7 @@ class Graph:
     def point(self, step: int, inputs: tuple[int, ...]) -> None:
         """The step reads others from now on; `settle` sees to the order."""
         self._stale = True
-        node, operator = self._nodes[step], self._operators[step]
-        if isinstance(node, SlidingNode) and isinstance(operator, SharableSlidingAggregate):
-            operator.go_alone()
-            self._forget_windows()
-            kept = wanted(node.keys, operator.calls)
-            assert kept is not None
-            self._let_share(operator, node, inputs[0], kept)
+        self.operator(step).read_from(inputs, self._pool)
         self._read(step, inputs)
         self._steps[step] = Step(step, self.node(step), inputs)
 
@@ -266,18 +201,18 @@ class Graph:
     def begin_steps(self, steps: Iterable[int], at: Frontier) -> None:
         for step in steps:
             operator = self._operators[step]
-            if operator is not None and hasattr(operator, "begin"):
+            if operator is not None:
                 operator.begin(at)
 
     def share(self, steps: Iterable[int], at: Frontier | None) -> None:
         """From now on these may share windows; they begin at an instant, or with what they hold (None)."""
-        found = [(step, self._operators[step]) for step in steps if step not in self._looped]
-        members = [each for _, each in found if isinstance(each, SharableSlidingAggregate)]
-        for member in members:
-            member.may_share = True
-        for member in members:
-            if at is not None and member.windows is not None:
-                member.windows.welcome(member, at)
+        found = [self._operators[step] for step in steps if step not in self._looped]
+        operators = [operator for operator in found if operator is not None]
+        for operator in operators:
+            operator.let_share()
+        if at is not None:
+            for operator in operators:
+                operator.share_from(at)
 
     def inject(self, step: int, position: int, batch: Batch) -> None:
         """Further input for a step that just came, before all else that it gets in the next run."""
@@ -365,10 +300,7 @@ class Graph:
 
     def _make_loop(self, stage: tuple[int, ...]) -> Loop:
         for step in stage:
-            operator = self._operators[step]
-            if isinstance(operator, SharableSlidingAggregate):
-                operator.go_alone()
-        self._forget_windows()
+            self.operator(step).go_alone()
         return Loop(self._steps, stage, self._operators, self._context, self._max_ticks, self._wanted(stage))
 
     def _wanted(self, stage: tuple[int, ...]) -> tuple[int, ...]:
@@ -513,7 +445,7 @@ class Graph:
             yield from (batch.data for batch in initial_inputs.values())
         for step, operator in enumerate(self._operators):
             if operator is not None and _knows_texts(self.node(step)):
-                yield from words_of(operator)
+                yield from operator.held_words()
 
     def restore(self, states: Mapping[int, State], begun: bool, dead: Sequence[int] = ()) -> None:
         self.begun = begun
@@ -529,12 +461,10 @@ class Graph:
     def renew(self) -> None:
         """Throws all operators away and makes them anew from their snapshots, as a restart does."""
         states = self.snapshot()
-        self._networks, self._windows = {}, {}
-        for step in self.steps:
-            node = self.node(step)
-            if not isinstance(node, Scan):
-                self._operators[step] = self._make(node, self._inputs[step])
-                self.operator(step).restore(states[step])
+        self._pool = {}
+        for step, state in states.items():
+            self._make(step, self.node(step), self._inputs[step])
+            self.operator(step).restore(state)
         self._loops = {}
         self.order_stages()
         self.share(self.steps, None)
@@ -548,15 +478,7 @@ class Graph:
     def last_instant(self) -> Frontier | None:
         """The last instant at which what windows hold now will leave them."""
         self.save_loops()
-        holders = (
-            TimedWindow,
-            WindowReports,
-            SlidingAggregate,
-            SharableSlidingAggregate,
-            UserAggregate,
-            MJoin,
-        )
-        found = [each.last_instant() for each in self._living() if isinstance(each, holders)]
+        found = [each.last_instant() for each in self._living()]
         return max((each for each in found if each is not None), default=None)
 
     def _living(self) -> Iterator[Operator]:
@@ -564,12 +486,12 @@ class Graph:
             if operator is not None and step not in self._dead:
                 yield operator
 
-    def close_delays(self) -> None:
+    def end_input(self) -> None:
         """From now on delays deliver nothing."""
         self.save_loops()
         for operator in self._operators:
-            if isinstance(operator, Delay):
-                operator.close()
+            if operator is not None:
+                operator.end_input()
         self._load_loops()
 
     @property
@@ -577,17 +499,6 @@ class Graph:
         """The operator of each step; None for an input's."""
         self.save_loops()
         return self._operators
-
-    @property
-    def counters(self) -> dict[int, RowsWindow]:
-        """The windows that count tuples from the beginning on, by step."""
-        self.save_loops()
-        found = {}
-        for step, operator in enumerate(self._operators):
-            window = operator.window if isinstance(operator, WindowActivity) else operator
-            if isinstance(window, RowsWindow):
-                found[step] = window
-        return found
 
 
 def _knows_texts(node: Node) -> bool:

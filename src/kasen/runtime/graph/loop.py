@@ -15,7 +15,7 @@ from kasen.engine.batch import I64, TICK_BITS, Batch, Frontier
 from kasen.engine.loop.kernels import machine as kernel
 from kasen.engine.loop.kernels import row_steps as loop_rows
 from kasen.engine.loop.kernels import table as loop_table
-from kasen.engine.loop.steps import CalledStep, LoopStep, StatelessStep, lend, set_due
+from kasen.engine.loop.steps import CalledStep, LoopPart, lend, set_due
 from kasen.engine.operator import Operator
 from kasen.engine.row_buffer import RowBuffer
 from kasen.errors import InternalError
@@ -61,7 +61,7 @@ class Loop:
         self._active: I64 = np.zeros((2, words), np.int64)
         self._work: I64 = np.zeros((loop_table.WORK, 4 * _FIRST_ROOM), np.int64)
         self._memory: list[tuple[I64, I64]] = []
-        self._parts: list[LoopStep] = [_Input() for _ in self._outside]
+        self._parts: list[LoopPart] = [_Input() for _ in self._outside]
         for step in stage:
             operator = operators[step]
             assert operator is not None
@@ -74,10 +74,10 @@ class Loop:
     def _set_up(self, plan: Mapping[int, Step], steps: Sequence[int]) -> None:
         for at, step in enumerate(steps):
             row, part = self._table[at], self._parts[at]
-            row[loop_table.KIND] = part.kind
+            row[loop_table.KIND] = part.loop_kind
             inputs = () if at < len(self._outside) else plan[step].inputs
             sources = [self._at[source] for source in inputs]
-            if part.kind != loop_table.DELAY:
+            if part.loop_kind != loop_table.DELAY:
                 self._readers[sources, at // loop_table.BITS] |= 1 << (at % loop_table.BITS)
             row[loop_table.IN_A] = sources[0] if sources else 0
             row[loop_table.IN_B] = sources[1] if len(sources) > 1 else -1
@@ -87,7 +87,7 @@ class Loop:
             self._lend_memory(at)
         fires = [at for at, part in enumerate(self._parts) if part.fires]
         self._firing: I64 = np.array(fires, np.int64)
-        delays = [at for at, part in enumerate(self._parts) if part.kind == loop_table.DELAY]
+        delays = [at for at, part in enumerate(self._parts) if part.loop_kind == loop_table.DELAY]
         self._delays: I64 = np.array(delays, np.int64)
         self._kept_at: I64 = np.array([self._at[step] for step in self._kept], np.int64)
 
@@ -103,12 +103,12 @@ class Loop:
     def load(self) -> None:
         """Takes the operators' state over; called when others have changed it."""
         for row, part in zip(self._table, self._parts, strict=True):
-            part.load(row)
+            part.lend_state(row)
 
     def save(self) -> None:
         """Lets the operators know how far the machine has moved them."""
         for row, part in zip(self._table, self._parts, strict=True):
-            part.save(row)
+            part.take_back(row)
 
     # ------------------------------------------------------------ running
 
@@ -165,9 +165,10 @@ class Loop:
         elif why == loop_table.WANTS_STATE:
             if control[loop_table.PHASE] == kernel.TAKE:
                 at = int(self._delays[at])
-            self._parts[at].save(self._table[at])
-            self._parts[at].grow(wanted)
-            self._parts[at].load(self._table[at])
+            part, row = self._parts[at], self._table[at]
+            part.take_back(row)
+            part.make_room(wanted)
+            part.lend_state(row)
         elif why == loop_table.CALLS:
             self._call(at)
         else:
@@ -190,8 +191,8 @@ class Loop:
         self._memory[at] = new_diff, new_data
         self._lend_memory(at)
         # Some parts have room of their own for as many.
-        self._parts[at].save(self._table[at])
-        self._parts[at].load(self._table[at])
+        self._parts[at].take_back(self._table[at])
+        self._parts[at].lend_state(self._table[at])
         if 4 * room > self._work.shape[1]:
             work = np.zeros((loop_table.WORK, 4 * room), np.int64)
             work[:, : self._work.shape[1]] = self._work
@@ -236,10 +237,10 @@ class Loop:
         )
 
 
-class _Input(StatelessStep):
+class _Input(LoopPart):
     """A step outside of the loop: its changes come as a batch."""
 
-    kind = loop_table.INPUT
+    loop_kind = loop_table.INPUT
     fires = True
 
     @staticmethod

@@ -1,37 +1,21 @@
 """A run of a graph's steps on two cores.
 
-A step *keeps to itself* if it changes nothing but its own state. Expressions do not (their failures are
-counted in one place, and their texts enter the pipeline's dictionary), nor do users' functions; joins are
-left out because they share their own work between cores. Steps that keep to themselves are put into
-*strands*, of which none reads another, and these run side by side; all others run one by one. Whatever reads
-what is in a strand, and is not in it itself, waits for the next round. What a strand does is the same on any
-core, and answers never tell.
+Steps that change nothing but their own state (`Operator.is_independent`) are put into *strands*, of which
+none reads another, and these run side by side; all others run one by one. Whatever reads what is in a
+strand, and is not in it itself, waits for the next round. What a strand does is the same on any core, and
+answers never tell.
 
 Nothing of this is kept from run to run, because queries come and go.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kasen.engine import parallel
-from kasen.engine.aggregate.group.aggregate import Aggregate
-from kasen.engine.aggregate.sliding.sharable import SharableSlidingAggregate
-from kasen.engine.aggregate.sliding.shared_panes import SharedPanes
-from kasen.engine.aggregate.sliding.sliding_aggregate import SlidingAggregate
 from kasen.engine.batch import Batch, empty
 from kasen.engine.operator import Operator
-from kasen.engine.select.pad import Pad
-from kasen.engine.select.project import Project
-from kasen.engine.sets.bag import Bag
-from kasen.engine.sets.union import Union
-from kasen.engine.stream.delay import Delay
-from kasen.engine.stream.streamify import IStreamDStream, PeriodicRStream, RStream
-from kasen.engine.window.activity import WindowActivity, WindowReports
-from kasen.engine.window.ordinal_rows import OrdinalRowsWindow
-from kasen.engine.window.partition import PartitionWindow
-from kasen.engine.window.window import NowWindow, RangeWindow, RowsWindow, SlideWindow, UnboundedWindow
 
 #: With fewer rows for each step of the graph, most of the time is Python's, and of that there is one core.
 ROWS_A_STEP = 1024
@@ -39,20 +23,6 @@ _NOTHING = empty(0)
 
 #: A stage of a single step outside loops: its operator, and what it reads.
 Alone = tuple[Operator, tuple[int, ...]]
-
-_WINDOWS = (
-    UnboundedWindow,
-    NowWindow,
-    RangeWindow,
-    SlideWindow,
-    RowsWindow,
-    PartitionWindow,
-    OrdinalRowsWindow,
-    WindowActivity,
-    WindowReports,
-)
-_SUMS = (Aggregate, SlidingAggregate, SharableSlidingAggregate)
-_KEPT = frozenset([*_WINDOWS, *_SUMS, Bag, Union, IStreamDStream, RStream, PeriodicRStream, Delay, Pad])
 
 
 @dataclass(slots=True, eq=False)
@@ -62,10 +32,6 @@ class StepSequence:
     steps: list[int] = field(default_factory=list)
     inner: list[int] = field(default_factory=list)
     rows: int = 0
-
-
-def keeps_to_itself(operator: Operator) -> bool:
-    return type(operator) in _KEPT or (isinstance(operator, Project) and operator.is_plain)
 
 
 class ParallelStepRunner:
@@ -98,13 +64,13 @@ class ParallelStepRunner:
     def next_round(self, todo: Iterable[int]) -> tuple[list[StepSequence], list[int]]:
         """Runs what goes one by one as far as it can; then these strands can run; then come the others."""
         #: Where steps are that have not run, and windows that several share. None: they wait.
-        homes: dict[int | SharedPanes, StepSequence | None] = {}
+        homes: dict[Hashable, StepSequence | None] = {}
         later: list[int] = []
         for step in todo:
             stage = self._stages[step]
             operator, inputs = stage
-            kept = keeps_to_itself(operator)
-            reads: list[int | SharedPanes] = []
+            kept = operator.is_independent
+            reads: list[Hashable] = []
             for source in inputs:
                 if source in homes:
                     if not kept or homes[source] is None or self._readers[source] > 1:
@@ -116,9 +82,9 @@ class ParallelStepRunner:
                 if not kept:
                     self._run_step(step, stage)
                     continue
-                if isinstance(operator, SharableSlidingAggregate) and operator.windows is not None:
-                    reads.append(operator.windows)
-                    homes.setdefault(operator.windows, StepSequence())
+                if (shared := operator.shared_state) is not None:
+                    reads.append(shared)
+                    homes.setdefault(shared, StepSequence())
                 homes[step] = strand = _united(reads, homes)
                 self._enter(strand, step, inputs, homes)
         return list(dict.fromkeys(home for home in homes.values() if home is not None)), later
@@ -128,7 +94,7 @@ class ParallelStepRunner:
         strand: StepSequence,
         step: int,
         inputs: tuple[int, ...],
-        homes: Mapping[int | SharedPanes, StepSequence | None],
+        homes: Mapping[Hashable, StepSequence | None],
     ) -> None:
         for source in inputs:
             if source not in homes:
@@ -145,9 +111,7 @@ class ParallelStepRunner:
                 self._out[step] = _NOTHING  # its memory is there for the next strand
 
 
-def _united(
-    reads: Sequence[int | SharedPanes], homes: dict[int | SharedPanes, StepSequence | None]
-) -> StepSequence:
+def _united(reads: Sequence[Hashable], homes: dict[Hashable, StepSequence | None]) -> StepSequence:
     """The strand that all these are in from now on; a new one if there are none."""
     found = [home for home in map(homes.get, reads) if home is not None]
     if not found:

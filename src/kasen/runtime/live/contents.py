@@ -12,10 +12,9 @@ from dataclasses import replace
 import numpy as np
 
 from kasen.engine.batch import I64, Batch, Frontier, concat, empty, ones
-from kasen.engine.operator import Holder
 from kasen.engine.stream.net import net
 from kasen.engine.stream.streamify import units
-from kasen.engine.window.held_tuples import HeldTuples, TupleHolder
+from kasen.engine.window.held_tuples import HeldTuples
 from kasen.errors import QueryError
 from kasen.plan.keep.kept_windows import Replay
 from kasen.plan.logical import (
@@ -56,15 +55,16 @@ class Contents:
         if isinstance(node, Scan):
             return self.table(node.name)
         operator = self._graph.operator(step)
-        if isinstance(operator, Holder):
-            return inserted(operator.contents())
+        held = operator.contents()
+        if held is not None:
+            return inserted(held)
         if isinstance(node, WindowNode):
             fault = f"the rows so far of {_source(node)} are kept nowhere, and this change would need them"
             raise QueryError(fault, remedy=_REMEDY)
         below = self._graph.inputs(step)
         if isinstance(node, InputNumbering | TreeSelection):
             return self.of(below[0])  # each of parallel trees has all combinations, if asked by itself
-        if isinstance(node, MultiJoin | InnerJoin) and isinstance(operator, TupleHolder):
+        if isinstance(node, MultiJoin | InnerJoin):
             # It has all rows of its inputs, also those of windows and streams that nobody else keeps.
             return self.above(node, [operator.held_tuples(position).batch for position in range(len(below))])
         # A join on a shard may have windows in itself: then it is not what they hold that it reads.
@@ -81,9 +81,7 @@ class Contents:
 
     def replayed(self, replay: Replay, source: int, to: Node, position: int, before: int) -> HeldTuples:
         """The tuples that a step holds of a window, as another reads them; without times, just `before`."""
-        operator = self._graph.operator(source)
-        assert isinstance(operator, TupleHolder), type(operator).__name__
-        held = operator.held_tuples(replay.position)
+        held = self._graph.operator(source).held_tuples(replay.position)
         batch = held.batch if held.has_times else at(held.batch, Frontier(before - 1))
         below = replay.source.children[replay.position]
         if replay.condition is not None:
@@ -99,8 +97,7 @@ class Contents:
     def above(self, node: Node, inputs: list[Batch]) -> Batch:
         """What a relation holds over what its inputs hold."""
         fresh = instantiate(node, self._context)
-        if hasattr(fresh, "begin"):
-            fresh.begin(Frontier(_BEFORE))
+        fresh.begin(Frontier(_BEFORE))
         # What the left side of a tree's root brings meets what its right side holds by then.
         last = len(inputs) - 1 if isinstance(node, LeftDrivenJoin) else 0
         moved = [at(one, Frontier(_BEFORE + max(0, last - position))) for position, one in enumerate(inputs)]

@@ -15,12 +15,9 @@ from typing import Any, cast
 
 import numpy as np
 
-from kasen.engine.aggregate.group.aggregate import Aggregate
-from kasen.engine.aggregate.sliding.sharable import SharableSlidingAggregate
-from kasen.engine.aggregate.sliding.sliding_aggregate import SlidingAggregate
 from kasen.engine.batch import Batch, Frontier, concat, empty
-from kasen.engine.operator import Operator, State
-from kasen.engine.window.held_tuples import Counting, GroupHolder, HeldTuples
+from kasen.engine.operator import State
+from kasen.engine.window.held_tuples import HeldTuples
 from kasen.errors import QueryError
 from kasen.plan.build import Names
 from kasen.plan.changes import (
@@ -166,7 +163,7 @@ class LiveQueries:
         mine = self.queries[name.lower()]
         own = [step for node, step in mine.steps.items() if node.children]
         found = {each for step in own for each in self._users[step]}
-        fellows = {each for step in own for each in _fellows(self._graph.operator(step))}
+        fellows = {each for step in own for each in self._graph.operator(step).fellows()}
         if fellows:
             for step, operator in enumerate(self._graph.operators):
                 if operator in fellows:
@@ -188,8 +185,7 @@ class LiveQueries:
     def groups(self) -> int:
         """How many groups the aggregates of all queries have; one that several share counts once."""
         operators = (self._graph.operators[step] for step, users in self._users.items() if users)
-        kinds = (Aggregate, SlidingAggregate, SharableSlidingAggregate)
-        return sum(each.groups for each in operators if isinstance(each, kinds))
+        return sum(each.groups for each in operators if each is not None)
 
     @property
     def all_state_bytes(self) -> int:
@@ -515,7 +511,7 @@ class LiveQueries:
         for position, child in enumerate(node.children):
             replayed = placed.replayed.get((node, position))
             inputs.append(self._holds(child, placed, splice) if replayed is None else replayed.batch)
-            if replayed is not None and isinstance(operator, Counting):
+            if replayed is not None:
                 operator.count_on(replayed.first)
         changes = operator.process(inputs, Frontier(placed.time))
         # A stream within a query that goes on does not tell again what its relation held before.
@@ -527,10 +523,10 @@ class LiveQueries:
         assert placed.old is not None
         new = self._graph.operator(placed.query.steps[node])
         old = self._graph.operator(placed.old.steps[regroup.source])
-        assert isinstance(new, GroupHolder)
-        assert isinstance(old, GroupHolder)
-        new.take_over(old.by_itself(), regroup.calls, placed.time)
-        return at(inserted(new.contents()), placed.start)
+        new.take_over(old, regroup.calls, placed.time)
+        holds = new.contents()
+        assert holds is not None
+        return at(inserted(holds), placed.start)
 
     def _before(self, step: int, splice: Splice) -> Batch:
         """What a step that remembers held before the change, as far as it will not flow in by itself."""
@@ -668,17 +664,6 @@ class LiveQueries:
             self._point(step, position, new)
 
 
-def _fellows(operator: Operator) -> list[SharableSlidingAggregate]:
-    """Those who share panes with an operator, itself too."""
-    if (
-        isinstance(operator, SharableSlidingAggregate)
-        and operator.own is None
-        and operator.windows is not None
-    ):
-        return operator.windows.members
-    return []
-
-
 def _is_told(placed: _Placed) -> bool:
     """Whether what a relation holds at its beginning does not flow out of its steps by itself."""
     query = placed.query
@@ -703,7 +688,3 @@ def _whole_over(plan: Node) -> list[str]:
     ]
     below = [each for node in whole for each in walk(node.child)]
     return [each.name for each in below if isinstance(each, Ref) and not each.is_stream]
-
-
-def _name(node: Node) -> str:
-    return str(getattr(node, "name", ""))

@@ -8,9 +8,6 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from kasen.engine.aggregate.group.aggregate import Aggregate
-from kasen.engine.aggregate.sliding.sharable import SharableSlidingAggregate
-from kasen.engine.aggregate.sliding.sliding_aggregate import SlidingAggregate
 from kasen.engine.batch import I64, Batch, Frontier, concat, empty, ones
 from kasen.engine.operator import State, words_in
 from kasen.engine.stream.net import net
@@ -40,7 +37,7 @@ class Shard(ShardQueries):
     def run(self, orders: Orders, received: Mapping[str, Sequence[bytes]]) -> ShardOutput:
         """One epoch. `received` has by exchange what came for this shard."""
         if orders.closing:
-            self._graph.close_delays()
+            self._graph.end_input()
         sources = {name: self._source(*each, orders, received) for name, each in self._sources.items()}
         begin = orders.begin
         said: list[dict[str, Batch]] = []
@@ -157,8 +154,7 @@ class Shard(ShardQueries):
     @property
     def groups(self) -> int:
         """How many groups the aggregates have."""
-        kinds = (Aggregate, SlidingAggregate, SharableSlidingAggregate)
-        return sum(each.groups for each in self._graph.operators if isinstance(each, kinds))
+        return sum(each.groups for each in self._graph.operators if each is not None)
 
     def last_instant(self) -> Frontier | None:
         """When what windows hold now will have left them."""

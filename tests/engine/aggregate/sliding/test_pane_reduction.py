@@ -78,4 +78,4 @@ def test_queries_that_go_leave_the_others_their_reduction() -> None:
     assert len({id(each.windows) for each in sliding}) == 3 * (len(CALLS) - 1)
     for number in range(len(WINDOWS) * len(CALLS)):
         p.execute(f"DROP QUERY q{number}")
-    assert not p._running.graph._windows
+    assert not p._running.graph._pool

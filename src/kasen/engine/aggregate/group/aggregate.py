@@ -19,21 +19,31 @@ from kasen.engine.aggregate.kernels import accumulate, blocks, candidates
 from kasen.engine.batch import BEGIN, I64, Batch, Frontier, are_ones, concat, empty
 from kasen.engine.kernels import counted, groups, ordered
 from kasen.engine.kernels.exact_round import SCRATCH
-from kasen.engine.operator import State
+from kasen.engine.loop.kernels import state_steps as loop_state
+from kasen.engine.loop.kernels import table as loop_table
+from kasen.engine.loop.steps import LoopPart, lend, set_due
+from kasen.engine.operator import Operator, State, bound_from_array, bound_to_array
 from kasen.engine.record_table import RecordTable
 from kasen.engine.row_buffer import RowBuffer
 from kasen.engine.text.dictionary import Dictionary
+from kasen.types import MAX_COLUMNS
 
 __all__ = ["Aggregate", "AggregateSpec", "DepartureOrder"]
 
+#: For the loop machine: the words of a row, whatever its columns, that changes nothing.
+_NO_ROW: I64 = np.zeros(MAX_COLUMNS + 1, np.int64)
 
-class Aggregate:
+
+class Aggregate(Operator, LoopPart):
     """Input columns: `keys` group keys, then arguments. Output: the keys, then a column for each call.
 
     At each instant a group whose row changed puts out the old row (-1) and the new one (+1). A group has a
     row while it has rows. Without keys there is one group that always has a row, from `begin` on.
     `leaving` promises how rows leave: the less orderly, the more an extreme must remember.
     """
+
+    is_independent = True
+    loop_kind = loop_table.AGGREGATE
 
     def __init__(
         self,
@@ -47,6 +57,7 @@ class Aggregate:
         self._dictionary = dictionary
         self._leaving = leaving
         self._begins: Frontier | None = None
+        self.fires = not keys
         self._layout = RecordLayout(keys, calls, leaving, WordSpan(*FIRST_SPAN))
         layout = self._layout
         self._groups = RecordTable(keys, layout.width, lone=not keys)
@@ -64,7 +75,6 @@ class Aggregate:
         self._configure()
 
     def begin(self, at: Frontier) -> None:
-        """Called once, before the first `process` that goes beyond `at`: the pipeline's first instant."""
         if not self._keys and not self._groups.records[self._layout.width + groups.REPORTED]:
             self._begins = at
 
@@ -84,7 +94,6 @@ class Aggregate:
 
     @property
     def groups(self) -> int:
-        """How many groups there are now."""
         return len(self._groups)
 
     def contents(self) -> I64:
@@ -99,7 +108,6 @@ class Aggregate:
         return BEGIN if self._groups.records[self._layout.width + groups.ROWS] else None
 
     def snapshot(self) -> State:
-        begins = [] if self._begins is None else [*self._begins]
         return {
             "span": np.array([self._layout.span.low, self._layout.span.high], np.int64),
             "records": self._groups.used(),
@@ -107,7 +115,7 @@ class Aggregate:
             "queues": self._queues[: int(self._queues[0, candidates.EVER]) + 1].copy(),
             "pairs": self._pairs.copy(),
             "clock": self._control[kernel.CLOCK : kernel.CLOCK + 1].copy(),
-            "begins": np.array(begins, np.int64),
+            "begins": bound_to_array(self._begins),
         }
 
     def restore(self, state: State) -> None:
@@ -119,19 +127,13 @@ class Aggregate:
         self._queues = arrays["queues"]
         self._pairs = arrays["pairs"]
         self._control[kernel.CLOCK] = arrays["clock"][0]
-        self._begins = Frontier(*arrays["begins"].tolist()) if len(arrays["begins"]) else None
+        self._begins = bound_from_array(arrays["begins"])
         self._configure()
 
-    def by_itself(self) -> Aggregate:
-        """The aggregate as it is if it shares nothing, for `take_over`."""
-        return self
-
-    def take_over(self, other: Aggregate, places: tuple[int, ...], at: int) -> None:
-        """On a new operator: goes on, at a time, with the groups of another over rows that never leave.
-
-        `places` has of each call its place among the other's calls; -1 is COUNT(*).
-        """
+    def take_over(self, other: Operator, places: tuple[int, ...], at: int) -> None:
+        """The rows of both never leave."""
         del at
+        assert isinstance(other, Aggregate), type(other).__name__
         old = other._layout
         new = RecordLayout(self._keys, self._calls, self._leaving, old.span)
         records = other._groups.used().reshape(-1, old.width)
@@ -210,3 +212,35 @@ class Aggregate:
             pairs = np.zeros((max(2 * (len(self._pairs) - 1), 64) + 1, 3), np.int64)
             counted.move_all(self._pairs, pairs)
             self._pairs = pairs
+
+    # ------------------------------------------------------------ in loops
+
+    def lend_state(self, row: I64) -> None:
+        for field, array in (
+            (loop_state.PARTS, self._layout.parts),
+            (loop_state.OUTS, self._layout.outs),
+            (loop_state.TABLE, self._groups.table),
+            (loop_state.RECORDS, self._groups.records),
+            (loop_state.POOL, self._pool),
+            (loop_state.QUEUES, self._queues),
+            (loop_state.PAIRS, self._pairs),
+            (loop_state.TOUCHED, self._groups.touched),
+            (loop_state.GUESSES, self._guesses),
+            (loop_state.SLOTS_FOUND, self._slots),
+            (loop_state.BUFFER, self._out.buffer),
+            (loop_state.SCRATCH, self._scratch),
+        ):
+            lend(row, field, array)
+        lend(row, loop_state.PASS_CONTROL, self._control, size=False)
+        lend(row, loop_state.NOTHING, _NO_ROW, size=False)
+        set_due(row, self._begins)
+
+    def take_back(self, row: I64) -> None:
+        if row[loop_table.DUE_TS] == loop_table.NEVER:
+            self._begins = None
+
+    def make_room(self, wanted: int) -> None:
+        if wanted == kernel.WANTS_BUFFER:
+            self._out.lengthen()
+        else:
+            self._make_room(wanted)

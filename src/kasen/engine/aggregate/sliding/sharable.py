@@ -2,27 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from math import gcd
 from typing import cast
 
 from kasen.engine.aggregate.accumulators import AggregateSpec
+from kasen.engine.aggregate.sliding.pane_reduction import PaneRequirements
 from kasen.engine.aggregate.sliding.shared_panes import SharedPanes
 from kasen.engine.aggregate.sliding.sliding_aggregate import SlidingAggregate
 from kasen.engine.batch import I64, Batch, Frontier
-from kasen.engine.operator import State, words_of
+from kasen.engine.operator import Operator, SharingPool, State
+from kasen.engine.stream.value_order import ValueOrder
 
 
-class SharableSlidingAggregate:
-    """A sliding aggregate that may share its panes. `own` does the work while it does not."""
+class SharableSlidingAggregate(Operator):
+    """A sliding aggregate that may share its panes. `own` does the work while it does not.
 
-    def __init__(self, make: Callable[[], SlidingAggregate], length: int, slide: int) -> None:
+    Aggregates over one input that want the same of panes as long may share these.
+    """
+
+    is_independent = True
+
+    def __init__(
+        self,
+        make: Callable[[], SlidingAggregate],
+        length: int,
+        slide: int,
+        wanted: PaneRequirements,
+        columns: int,
+        order: ValueOrder,
+    ) -> None:
+        """`columns` of the input; `order` is that of keys."""
         self.make = make
         self.length = length
         self.slide = slide
+        self._wanted = wanted
+        self._columns = columns
+        self._order = order
+        #: Where it may share panes, and by which key others find that.
         self.windows: SharedPanes | None = None
+        self._found_in: tuple[SharingPool, Hashable] = {}, None
         self.own: SlidingAggregate | None = make()
         self.calls: tuple[AggregateSpec, ...] = self.own.calls
-        #: Set once it is part of a running graph, outside loops.
         self.may_share = False
 
     def begin(self, at: Frontier) -> None:
@@ -39,18 +60,46 @@ class SharableSlidingAggregate:
             self.windows.offer(self, inputs[0], upto)
         return changes
 
-    def go_alone(self) -> None:
-        """Shares nothing any more."""
+    # ------------------------------------------------------------ sharing
+
+    def read_from(self, sources: tuple[int, ...], pool: SharingPool) -> None:
+        self.go_alone()
+        pane = gcd(self.length, self.slide)
+        key = (sources[0], self._wanted, pane)
+        self._found_in = pool, key
+        if key not in pool:
+            pool[key] = SharedPanes(self._wanted, pane, self._columns, self._order)
+        pool[key].add(self)
+
+    def let_share(self) -> None:
+        self.may_share = True
+
+    def share_from(self, at: Frontier) -> None:
         if self.windows is not None:
-            self.windows.leave(self)
+            self.windows.welcome(self, at)
+
+    def go_alone(self) -> None:
+        self._leave()
         self.windows = None
         assert self.own is not None
         self.own.reduction = None
 
     def close(self) -> None:
-        """It goes for good."""
+        self._leave(for_good=True)
+
+    def _leave(self, *, for_good: bool = False) -> None:
         if self.windows is not None:
-            self.windows.leave(self, for_good=True)
+            self.windows.leave(self, for_good=for_good)
+            if self.windows.is_empty:
+                pool, key = self._found_in
+                del pool[key]
+
+    @property
+    def shared_state(self) -> SharedPanes | None:
+        return self.windows
+
+    def fellows(self) -> Sequence[Operator]:
+        return () if self._shared is None else self._shared.members
 
     @property
     def _shared(self) -> SharedPanes | None:
@@ -61,6 +110,11 @@ class SharableSlidingAggregate:
     def _alone(self) -> SlidingAggregate:
         """As it would be by itself."""
         return self.own if self.own is not None else cast("SharedPanes", self.windows).export(self)
+
+    def by_itself(self) -> SlidingAggregate:
+        return self._alone
+
+    # ------------------------------------------------------------ the rest is its own's, or that of its part
 
     @property
     def groups(self) -> int:
@@ -86,13 +140,9 @@ class SharableSlidingAggregate:
 
     def held_words(self) -> Iterable[I64]:
         """What is shared holds more than a snapshot: groups that are in no window keep their place."""
-        return words_of(self._alone) if self._shared is None else self._shared.words_of(self)
+        return self._alone.held_words() if self._shared is None else self._shared.words_of(self)
 
-    def by_itself(self) -> SlidingAggregate:
-        return self._alone
-
-    def take_over(self, other: SlidingAggregate, places: tuple[int, ...], at: int) -> None:
-        """As that of SlidingAggregate."""
+    def take_over(self, other: Operator, places: tuple[int, ...], at: int) -> None:
         assert self.own is not None
         self.own.take_over(other, places, at)
 

@@ -264,9 +264,7 @@ class SharedPanes:
             words = self._words(seen)
             at, slots = np.nonzero(words[kernel.ROWS])
             ts = np.array([self._pane_row(number)[kernel.LAST] for number in seen], np.int64)[at]
-            records = self._groups.records.reshape(-1, self._groups.width)[slots]
-            keys = np.ascontiguousarray(records[:, groups.KEY_NULLS :].T)
-            keys = np.concatenate([keys[1:], keys[:1]])
+            keys = self._groups.keys_of(slots)
             own.process([as_rows(ts, keys, words[:, at, slots], self._wanted, self._columns)], self._upto)
         own.reduction = self.reduction
         return own
@@ -393,11 +391,8 @@ class SharedPanes:
         held = self._groups
         records = held.records.reshape(-1, held.width)[: int(held.records[groups.USED]) + 1]
         slots = 1 + np.flatnonzero(records[1:, groups.KEY_NULLS] != -1)
-        data = np.empty((self._wanted.keys + 1, len(slots)), np.int64)
-        data[:-1] = records[slots, groups.KEY :].T
-        data[-1] = records[slots, groups.KEY_NULLS]
         same = zeros(len(slots)).copy()
-        batch = Batch(same, same, ones(len(slots)).copy(), data)
+        batch = Batch(same, same, ones(len(slots)).copy(), held.keys_of(slots))
         self._order = slots[self._key_order.sorted(batch, np.arange(len(slots)))]
 
     # ------------------------------------------------------------ what is there
@@ -436,12 +431,10 @@ class SharedPanes:
         at = self._members.index(member)
         first = int(self._table[at, kernel.AT]) + at
         slots = np.flatnonzero(self._last[first])
-        keys = self._wanted.keys
-        records = self._groups.records.reshape(-1, self._groups.width)[slots]
-        data = np.empty((keys + len(member.calls) + 1, len(slots)), np.int64)
-        data[:keys] = records[:, groups.KEY :].T
-        data[keys:-1] = self._last[first + 1 : first + 1 + len(member.calls), slots]
-        data[-1] = records[:, groups.KEY_NULLS]
+        keys = self._groups.keys_of(slots)
+        data = np.empty((len(keys) + len(member.calls), len(slots)), np.int64)
+        data[: len(keys) - 1], data[-1] = keys[:-1], keys[-1]
+        data[len(keys) - 1 : -1] = self._last[first + 1 : first + 1 + len(member.calls), slots]
         return data
 
     def words_of(self, member: SharableSlidingAggregate) -> Iterator[I64]:

@@ -22,7 +22,7 @@ from kasen.engine.aggregate.sliding.pane_reduction import PaneReduction
 from kasen.engine.batch import I64, Batch, Frontier, are_ones
 from kasen.engine.kernels import groups, ordered
 from kasen.engine.kernels.exact_round import SCRATCH
-from kasen.engine.operator import State
+from kasen.engine.operator import Operator, State, bound_from_array, bound_to_array
 from kasen.engine.record_table import RecordTable
 from kasen.engine.row_buffer import RowBuffer
 from kasen.engine.text.dictionary import Dictionary
@@ -37,7 +37,7 @@ _MERGEABLE = frozenset(
 _STATE_OF_CONTROL = slice(kernel.OPEN_END, kernel.CONTROL)
 
 
-class SlidingAggregate:
+class SlidingAggregate(Operator):
     """Input: a stream of `keys` group keys, then arguments. Output: a relation of the keys, then the calls.
 
     The relation changes at (k * slide, 0) only, to the aggregates of the tuples in [k * slide - length,
@@ -46,6 +46,8 @@ class SlidingAggregate:
     in no aggregate: so a condition between window and aggregate keeps the reports as they are.
     No DISTINCT and no percentiles: their panes could not be merged.
     """
+
+    is_independent = True
 
     def __init__(
         self,
@@ -90,7 +92,6 @@ class SlidingAggregate:
         self._control[kernel.REPORT_AT] = panes.NEVER
 
     def begin(self, at: Frontier) -> None:
-        """Called once, before the first `process` that goes beyond `at`: the pipeline's first instant."""
         if not self._keys and not self._groups.records[self._groups.width + groups.REPORTED]:
             self._begins = at
 
@@ -115,7 +116,6 @@ class SlidingAggregate:
 
     @property
     def groups(self) -> int:
-        """How many groups there are now."""
         return len(self._groups)
 
     @property
@@ -137,11 +137,7 @@ class SlidingAggregate:
         first = int(shape[panes.FIRST] + shape[panes.RUN])
         more[:, panes.PARTS :] = records[opened, first : first + int(shape[panes.RUN])]
         entries = np.concatenate([self._entries(), more])
-        found = records[entries[:, panes.SLOT]]
-        keys = np.empty((self._keys + 1, len(entries)), np.int64)
-        keys[:-1] = found[:, groups.KEY : groups.KEY + self._keys].T
-        keys[-1] = found[:, groups.KEY_NULLS]
-        return entries, keys
+        return entries, self._groups.keys_of(entries[:, panes.SLOT])
 
     @property
     def last(self) -> int:
@@ -158,7 +154,6 @@ class SlidingAggregate:
         return None if boundary >= panes.NEVER else Frontier(boundary)
 
     def last_instant(self) -> Frontier | None:
-        """When the newest tuple held leaves."""
         control = self._control
         if control[kernel.OLDEST] == control[kernel.NEWEST] and not control[kernel.OPEN]:
             return None
@@ -186,7 +181,6 @@ class SlidingAggregate:
 
     def snapshot(self) -> State:
         control = self._control
-        begins = [] if self._begins is None else [*self._begins]
         return {
             "span": np.array([self._layout.span.low, self._layout.span.high], np.int64),
             "control": control[_STATE_OF_CONTROL].copy(),
@@ -195,7 +189,7 @@ class SlidingAggregate:
             "dirty": self._dirty[: control[kernel.DIRTY]].copy(),
             "entries": self._entries(),
             "queues": self._queues[: int(self._queues[0, candidates.EVER]) + 1].copy(),
-            "begins": np.array(begins, np.int64),
+            "begins": bound_to_array(self._begins),
         }
 
     def restore(self, state: State) -> None:
@@ -210,18 +204,12 @@ class SlidingAggregate:
         self._dirty[: len(arrays["dirty"])] = arrays["dirty"]
         self._queues = arrays["queues"]
         self._set_ring(arrays["entries"].reshape(-1, self._entry_words), 0)
-        self._begins = Frontier(*arrays["begins"].tolist()) if len(arrays["begins"]) else None
+        self._begins = bound_from_array(arrays["begins"])
 
-    def by_itself(self) -> SlidingAggregate:
-        """The aggregate as it is if it shares nothing, for `take_over`."""
-        return self
-
-    def take_over(self, other: SlidingAggregate, places: tuple[int, ...], at: int) -> None:
-        """On a new operator: goes on, at a time, with the groups and panes of another.
-
-        They have the same calls but for COUNT(*). `places` has of each call its place among the other's
-        calls; -1 is COUNT(*).
-        """
+    def take_over(self, other: Operator, places: tuple[int, ...], at: int) -> None:
+        """With the groups goes what panes hold. Both have the same calls but for COUNT(*)."""
+        other = other.by_itself()
+        assert isinstance(other, SlidingAggregate), type(other).__name__
         old = other._layout
         new = self._layout_of(old.span)
         records = other._groups.used().reshape(-1, other._groups.width)

@@ -6,19 +6,17 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from kasen.engine.aggregate.group.aggregate import Aggregate
-from kasen.engine.aggregate.sliding.sliding_aggregate import SlidingAggregate
 from kasen.engine.aggregate.user.call import Value
 from kasen.engine.aggregate.user.group_state import Answers, CallState, Key, KeyedRows
 from kasen.engine.aggregate.user.state_text import dumps, loads
 from kasen.engine.batch import I64, Batch, Frontier, empty
-from kasen.engine.operator import State, words_of
+from kasen.engine.operator import Operator, State
 
 _INNER = "inner."
 Row = tuple[int, ...]
 
 
-class UserAggregate:
+class UserAggregate(Operator):
     """CQL's own calls in `inner`, each user-defined one in a part of its own; this puts the rows together.
 
     `inner` has the same keys and input. Its last call is COUNT(*), so it tells which groups there are.
@@ -28,7 +26,7 @@ class UserAggregate:
     def __init__(
         self,
         keys: int,
-        inner: Aggregate | SlidingAggregate,
+        inner: Operator,
         parts: tuple[CallState, ...],
         order: tuple[int, ...],
     ) -> None:
@@ -61,7 +59,7 @@ class UserAggregate:
         return self._inner.next_instant()
 
     def last_instant(self) -> Frontier | None:
-        return self._inner.last_instant() if isinstance(self._inner, SlidingAggregate) else None
+        return self._inner.last_instant()
 
     def needs_input_since(self) -> Frontier | None:
         return self._inner.needs_input_since()
@@ -75,7 +73,7 @@ class UserAggregate:
 
     def held_words(self) -> Iterable[I64]:
         """The snapshot tells words of keys and rows as JSON: all its whole numbers are taken for words."""
-        yield from words_of(self._inner)
+        yield from self._inner.held_words()
         yield np.fromiter(_integers(self._content()), np.int64)
 
     def snapshot(self) -> State:

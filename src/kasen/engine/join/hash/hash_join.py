@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
-from kasen.engine.batch import I64, Batch, Frontier, concat, empty
+from kasen.engine.batch import I64, Batch, Frontier, empty
+from kasen.engine.expr.row_program import Program
 from kasen.engine.join.hash.kernels import hash_join as kernel
-from kasen.engine.operator import State
-from kasen.engine.out_buffer import OutBuffer
-from kasen.engine.row_store import RowStore
-from kasen.engine.window.held_tuples import HeldTuples
-
-#: A condition over joined rows: which of a batch's rows satisfy it.
-Residual = Callable[[Batch], npt.NDArray[np.bool_]]
+from kasen.engine.loop.kernels import state_steps as loop_state
+from kasen.engine.loop.kernels import table as loop_table
+from kasen.engine.loop.steps import lend, lend_program
+from kasen.engine.out_buffer import OutBuffer, Residual
+from kasen.engine.row_store import RowStore, TwoBags
 
 
-class HashJoin:
+class HashJoin(TwoBags):
     """Pairs of a left and a right row with equal keys, none of them NULL, for which `residual` is true.
 
     Without keys, all pairs are tried. The output's columns are the left's, then the right's; its diffs
     carry multiplicity, and are not netted. With `left_only` the right side's changes make no pairs.
     """
+
+    loop_kind = loop_table.JOIN
 
     def __init__(
         self,
@@ -35,14 +35,14 @@ class HashJoin:
         *,
         left_only: bool = False,
     ) -> None:
-        self._columns = left_columns + right_columns
-        self._residual = residual
+        super().__init__(RowStore(left_columns + 1, left_keys), RowStore(right_columns + 1, right_keys))
+        columns = left_columns + right_columns
         self._left_only = left_only
-        self._left = RowStore(left_columns + 1, left_keys)
-        self._right = RowStore(right_columns + 1, right_keys)
-        self._out = OutBuffer(self._columns)
+        self._out = OutBuffer(columns, () if residual is None else (residual,))
         self._ahead: I64 = np.empty((2, *kernel.AHEAD), np.int64)
-        self._nothing = empty(self._columns)
+        self._nothing = empty(columns)
+        #: The residual as the loop machine takes it; to be set before it runs the join.
+        self.program: Program | None = None
 
     def process(self, inputs: Sequence[Batch], upto: Frontier) -> Batch:
         del upto
@@ -51,7 +51,6 @@ class HashJoin:
             return self._nothing
         cursor = kernel.BEGINNING.copy()
         cursor[kernel.LEFT_ONLY] = self._left_only
-        parts: list[Batch] = []
         status = -1
         while status != kernel.DONE:
             status = kernel.join(
@@ -63,39 +62,14 @@ class HashJoin:
                 self._left.grow()
             elif status == kernel.RIGHT_FULL:
                 self._right.grow()
-            elif self._residual is not None:
-                # Most pairs may fail, so they are tried chunk by chunk rather than all kept first.
-                parts.append(satisfying(self._out.look(int(cursor[kernel.WRITTEN])), self._residual))
-                cursor[kernel.WRITTEN] = 0
             elif status == kernel.OUTPUT_FULL:
                 self._out.next_chunk()
                 cursor[kernel.WRITTEN] = 0
-        if self._residual is not None:
-            return concat(parts, self._columns)
         return self._out.take(int(cursor[kernel.WRITTEN]))
 
-    def held_tuples(self, position: int) -> HeldTuples:
-        return (self._left, self._right)[position].held_tuples()
-
-    def next_instant(self) -> Frontier | None:
-        return None
-
-    def snapshot(self) -> State:
-        return self._left.snapshot("left") | self._right.snapshot("right")
-
-    def restore(self, state: State) -> None:
-        self._left.restore(state, "left")
-        self._right.restore(state, "right")
-
-    def needs_input_since(self) -> Frontier | None:
-        return oldest(self._left, self._right)
-
-
-def satisfying(pairs: Batch, residual: Residual) -> Batch:
-    """The pairs for which the condition is true, in arrays of their own."""
-    return pairs.take(np.flatnonzero(residual(pairs))) if len(pairs) else pairs
-
-
-def oldest(left: RowStore, right: RowStore) -> Frontier | None:
-    """The ts at which the first of the rows on either side entered."""
-    return min((since for since in (left.since(), right.since()) if since is not None), default=None)
+    def lend_state(self, row: I64) -> None:
+        super().lend_state(row)
+        lend(row, loop_state.LEFT + loop_state.AHEAD, self._ahead[0], size=False)
+        lend(row, loop_state.RIGHT + loop_state.AHEAD, self._ahead[1], size=False)
+        if self.program is not None:
+            lend_program(row, self.program)

@@ -7,14 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kasen.engine.batch import I64, Batch, Frontier, concat, empty
-from kasen.engine.join.hash.hash_join import Residual, satisfying
+from kasen.engine.batch import I64, Batch, Frontier, empty
 from kasen.engine.join.multiway.kernels import mjoin as kernel
 from kasen.engine.join.multiway.kernels import rings
 from kasen.engine.join.multiway.probe_order import KeyClass, find_keys, order, plan
 from kasen.engine.join.multiway.rings import Rings, Side
-from kasen.engine.operator import State
-from kasen.engine.out_buffer import OutBuffer
+from kasen.engine.operator import Operator, State
+from kasen.engine.out_buffer import OutBuffer, Residual
 from kasen.engine.stream.net import net
 from kasen.engine.stream.streamify import units
 from kasen.engine.window.held_tuples import HeldTuples, from_rows
@@ -37,7 +36,7 @@ class JoinInput:
     length: int = 0
 
 
-class MJoin:
+class MJoin(Operator):
     """Combinations of one row of each input, equal in each of `classes`, for which `residuals` are true.
 
     `columns` are the output's, as (input, column). Which combinations that leave are put out is up to
@@ -59,10 +58,9 @@ class MJoin:
         self._rings = Rings(sides)
         self._bags = [i for i, each in enumerate(inputs) if each.kind == rings.BAG]
         self._timed = any(each.kind in (rings.RANGE, rings.NOW) for each in inputs) and mode == kernel.ALL
-        self._residuals = tuple(residuals)
         words_at = self._rings.cfg[:, rings.WORDS_AT]
         self._columns: I64 = np.array([(i, words_at[i] + c, c) for i, c in columns], np.int64).reshape(-1, 3)
-        self._out = OutBuffer(len(columns))
+        self._out = OutBuffer(len(columns), residuals)
         self._nothing = empty(len(columns))
         self._bound: I64 = np.zeros(len(inputs), np.int64)
         self._chosen: I64 = np.zeros(len(inputs), np.int64)
@@ -93,30 +91,23 @@ class MJoin:
     def _join(self, ts: int, seq_tick: int) -> Batch:
         state, windows = self._state, self._rings
         state[kernel.WRITTEN] = state[kernel.CANCELS] = 0
-        parts: list[Batch] = []
         while True:
             status = kernel.join(
                 windows.arena, windows.cfg, windows.index, self._probe, self._seen, self._bound, self._chosen,
                 windows.inbox, state, ts, seq_tick, *self._out.arrays, self._columns,
             )  # fmt: skip
+            if status == kernel.DONE:
+                return self._written()
             if status == kernel.RING_FULL:
                 windows.grow(int(state[kernel.INPUT]))
-                continue
-            if self._residuals:
-                # Most combinations may fail, so they are tried chunk by chunk rather than all kept first.
-                found = self._out.look(int(state[kernel.WRITTEN]))
-                for residual in self._residuals:
-                    found = satisfying(found, residual)
-                parts.append(found)
-                state[kernel.WRITTEN] = 0
-            elif status == kernel.OUTPUT_FULL:
+            else:
                 self._out.next_chunk()
                 state[kernel.WRITTEN] = 0
-            if status == kernel.DONE:
-                break
-        written = int(state[kernel.WRITTEN])
-        answer = concat(parts, len(self._columns)) if self._residuals else self._out.take(written)
-        if state[kernel.CANCELS]:
+
+    def _written(self) -> Batch:
+        """What kernels have written, net if some of it cancels."""
+        answer = self._out.take(int(self._state[kernel.WRITTEN]))
+        if self._state[kernel.CANCELS]:
             answer = net(answer)
             answer = answer.where(answer.diff > 0)
         return answer
@@ -174,6 +165,5 @@ class MJoin:
     def held_tuples(self, position: int) -> HeldTuples:
         return from_rows(self._rings.rows(position))
 
-    def oldest(self, i: int) -> Frontier | None:
-        """The oldest tuple of input i in its window; None if there is none, or it is no window."""
-        return None if i in self._bags else self._rings.since(i)
+    def oldest(self, position: int) -> Frontier | None:
+        return None if position in self._bags else self._rings.since(position)

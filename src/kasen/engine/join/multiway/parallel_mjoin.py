@@ -11,13 +11,12 @@ from weakref import finalize
 
 import numpy as np
 
-from kasen.engine.batch import I64, Batch, Frontier, concat
-from kasen.engine.join.hash.hash_join import Residual, satisfying
+from kasen.engine.batch import I64, Batch, Frontier
 from kasen.engine.join.multiway.kernels import mjoin, rings
 from kasen.engine.join.multiway.kernels import parallel_mjoin as kernel
 from kasen.engine.join.multiway.mjoin import ALL, JoinInput, MJoin
 from kasen.engine.join.multiway.probe_order import KeyClass
-from kasen.engine.stream.net import net
+from kasen.engine.out_buffer import Residual
 
 _GREATEST = 2**63 - 1
 # Fewer events than this are looked up sooner than they are handed over.
@@ -123,11 +122,7 @@ class ParallelMJoin(MJoin):
             )
         )
         self._look_up(count, starts)
-        answer = self._merge(count)
-        if state[mjoin.CANCELS]:
-            answer = net(answer)
-            answer = answer.where(answer.diff > 0)
-        return answer
+        return self._merge(count)
 
     def _held(self) -> int:
         """How many rows may leave without an arrival of their own input."""
@@ -170,23 +165,10 @@ class ParallelMJoin(MJoin):
     def _merge(self, count: int) -> Batch:
         state, windows = self._state, self._rings
         state[mjoin.INPUT], state[mjoin.DEPTH], state[mjoin.WRITTEN] = 0, rings.NONE, 0
-        parts: list[Batch] = []
-        while True:
-            finished = kernel.merge(
-                windows.arena, windows.cfg, self._events, count, self._spans, self._noted, self._checks,
-                self._bound, self._hands, state, *self._out.arrays, self._columns,
-            )  # fmt: skip
-            if self._residuals:
-                found = self._out.look(int(state[mjoin.WRITTEN]))
-                for residual in self._residuals:
-                    found = satisfying(found, residual)
-                parts.append(found)
-                state[mjoin.WRITTEN] = 0
-            elif not finished:
-                self._out.next_chunk()
-                state[mjoin.WRITTEN] = 0
-            if finished:
-                break
-        if self._residuals:
-            return concat(parts, len(self._columns))
-        return self._out.take(int(state[mjoin.WRITTEN]))
+        while not kernel.merge(
+            windows.arena, windows.cfg, self._events, count, self._spans, self._noted, self._checks,
+            self._bound, self._hands, state, *self._out.arrays, self._columns,
+        ):  # fmt: skip
+            self._out.next_chunk()
+            state[mjoin.WRITTEN] = 0
+        return self._written()

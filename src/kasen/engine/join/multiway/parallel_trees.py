@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kasen.engine.batch import Batch, Frontier, merge
-from kasen.engine.operator import Stateless
+from kasen.engine.operator import Operator
 
 # Room for the number of an input beside an instant's seq and tick.
 BITS = 6
 MOST_INPUTS = 1 << BITS
 
 
-class InputNumbering(Stateless):
+class InputNumbering(Operator):
     """The changes of one input, each instant followed by the input's number."""
 
     def __init__(self, number: int) -> None:
@@ -31,7 +31,7 @@ class InputNumbering(Stateless):
         return Batch(batch.ts, (batch.seq_tick << BITS) | self._number, batch.diff, batch.data)
 
 
-class TreeSelection(Stateless):
+class TreeSelection(Operator):
     """The results of all trees in order, at their own instants again."""
 
     def __init__(self, columns: int) -> None:

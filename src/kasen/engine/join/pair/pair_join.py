@@ -23,7 +23,7 @@ from kasen.engine.join.pair.match import PAIRS, Arrivals, PairMatch
 from kasen.engine.join.pair.output import PairOutput
 from kasen.engine.join.pair.rows import PairRows, Pieces
 from kasen.engine.join.pair.stages import PairStages
-from kasen.engine.operator import State
+from kasen.engine.operator import Operator, State
 from kasen.engine.window.held_tuples import HeldTuples, from_rows
 
 #: Arrivals of a side that are received at once.
@@ -34,7 +34,7 @@ _FEW = 16
 NO_MARKS: I64 = np.empty((0, 4), np.int64)
 
 
-class PairJoin:
+class PairJoin(Operator):
     """Pairs of rows, equal in each of `classes`, as they enter, net.
 
     `columns` are the output's, as (input, column): all of the inputs' columns, or equal ones.
@@ -135,9 +135,6 @@ class PairJoin:
 
     # ------------------------------------------------------------ time and state
 
-    def next_instant(self) -> Frontier | None:
-        return None
-
     def snapshot(self) -> State:
         return self._rows.snapshot()
 
@@ -150,9 +147,8 @@ class PairJoin:
     def held_tuples(self, position: int) -> HeldTuples:
         return from_rows(self._rows.rows(position))
 
-    def oldest(self, i: int) -> Frontier | None:
-        """The oldest tuple of input i in its window; None if there is none."""
-        return self._rows.since(i)
+    def oldest(self, position: int) -> Frontier | None:
+        return self._rows.since(position)
 
 
 def cuts(left: I64, right: I64) -> list[Pieces]:

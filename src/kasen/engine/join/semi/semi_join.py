@@ -7,24 +7,27 @@ from collections.abc import Sequence
 import numpy as np
 
 from kasen.engine.batch import I64, Batch, Frontier, empty
-from kasen.engine.join.hash.hash_join import Residual, oldest
 from kasen.engine.join.hash.kernels.hash_join import DONE, LEFT_FULL, OUTPUT_FULL, RIGHT_FULL
 from kasen.engine.join.semi.kernels import semi_join as by_keys
 from kasen.engine.join.semi.kernels import semi_pairs as by_pairs
 from kasen.engine.kernels.multimap import WORDS
-from kasen.engine.operator import State
-from kasen.engine.out_buffer import ROOM, OutBuffer
-from kasen.engine.row_store import RowStore
+from kasen.engine.loop.kernels import state_steps as loop_state
+from kasen.engine.loop.kernels import table as loop_table
+from kasen.engine.loop.steps import lend
+from kasen.engine.out_buffer import ROOM, OutBuffer, Residual
+from kasen.engine.row_store import RowStore, TwoBags
 from kasen.engine.window.held_tuples import HeldTuples
 
 
-class SemiJoin:
+class SemiJoin(TwoBags):
     """The left rows with at least one right row whose keys are equal, none of them NULL, and for which
     `residual` is true of the pair; with `anti`, the left rows without one.
 
     A left row with a NULL in its key matches nothing, so with `anti` it stays: this is NOT EXISTS.
     What a right row's coming and going changes is net within an instant; diffs carry multiplicity.
     """
+
+    loop_kind = loop_table.SEMI_JOIN
 
     def __init__(
         self,
@@ -35,20 +38,22 @@ class SemiJoin:
         residual: Residual | None,
         anti: bool,
     ) -> None:
+        keys = len(right_keys)
+        if residual is None:
+            left = RowStore(left_columns + 1, left_keys)
+            super().__init__(left, RowStore(keys, tuple(range(keys)), payload=1))
+        else:
+            left = RowStore(left_columns + 1, left_keys, by_pairs.PAYLOAD)
+            super().__init__(left, RowStore(right_columns + 1, right_keys))
+            self._pairs = OutBuffer(left_columns + right_columns)
+            self._pair_slots: I64 = np.empty(ROOM, np.int64)
+        self._right_keys: I64 = np.array(right_keys, np.int64)
+        self._right_null = sum(1 << key for key in set(right_keys))
+        self._loop_keys: I64 = np.empty(0, np.int64)  # where the loop machine puts the right changes' keys
         self._residual = residual
         self._anti = anti
         self._out = OutBuffer(left_columns)
         self._nothing = empty(left_columns)
-        if residual is None:
-            self._right_keys = list(right_keys)
-            self._right_null = sum(1 << key for key in set(right_keys))
-            self._left = RowStore(left_columns + 1, left_keys)
-            self._right = RowStore(len(right_keys), tuple(range(len(right_keys))), payload=1)
-        else:
-            self._left = RowStore(left_columns + 1, left_keys, by_pairs.PAYLOAD)
-            self._right = RowStore(right_columns + 1, right_keys)
-            self._pairs = OutBuffer(left_columns + right_columns)
-            self._pair_slots: I64 = np.empty(ROOM, np.int64)
 
     def process(self, inputs: Sequence[Batch], upto: Frontier) -> Batch:
         del upto
@@ -120,17 +125,11 @@ class SemiJoin:
 
     def held_tuples(self, position: int) -> HeldTuples:
         assert position == 0, "of the right side only keys are held"
-        return self._left.held_tuples()
+        return super().held_tuples(position)
 
-    def next_instant(self) -> Frontier | None:
-        return None
-
-    def snapshot(self) -> State:
-        return self._left.snapshot("left") | self._right.snapshot("right")
-
-    def restore(self, state: State) -> None:
-        self._left.restore(state, "left")
-        self._right.restore(state, "right")
-
-    def needs_input_since(self) -> Frontier | None:
-        return oldest(self._left, self._right)
+    def lend_state(self, row: I64) -> None:
+        super().lend_state(row)
+        row[loop_state.RIGHT_NULL], row[loop_state.ANTI] = self._right_null, int(self._anti)
+        lend(row, loop_state.RIGHT_COLUMNS, self._right_keys, size=False)
+        self._loop_keys = np.empty(len(self._right_keys) * row[loop_table.ROOM], np.int64)
+        lend(row, loop_state.RIGHT_KEYS, self._loop_keys, size=False)
