@@ -8,7 +8,7 @@ from kasen.engine.batch import I64, Frontier
 from kasen.engine.join.hash.kernels.hash_join import LEFT_FULL
 from kasen.engine.kernels import multimap
 from kasen.engine.loop.kernels import state_steps as loop_state
-from kasen.engine.loop.steps import LoopPart, lend
+from kasen.engine.loop.steps import LoopStep, lend
 from kasen.engine.operator import Operator, State
 from kasen.engine.window.held_tuples import HeldTuples, without_times
 
@@ -91,7 +91,7 @@ class RowStore:
         return live
 
 
-class TwoBags(Operator, LoopPart):
+class TwoBags(Operator, LoopStep):
     """What joins of two relations have in common: each keeps the rows of both sides."""
 
     def __init__(self, left: RowStore, right: RowStore) -> None:

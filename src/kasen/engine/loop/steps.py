@@ -38,11 +38,10 @@ def set_due(row: I64, due: Frontier | None) -> None:
     row[loop_table.DUE_TS], row[loop_table.DUE_SUB] = due or _NEVER
 
 
-class LoopPart:
+class LoopStep:
     """A step that the machine runs. The defaults are those of a step without memory.
 
-    The machine's table has a row for each step, of whose fields engine/loop/kernels/table tells. `lend_state` comes
-    first, and again after anything else has used the step; between the two the arrays lent must stay where
+    The machine's table has one row per step; kernels/table names its fields. `lend_state` comes first, and again after anything else has used the step; between the two the arrays lent must stay where
     they are. `take_back` comes before anybody else looks at the step, and around `make_room`.
     """
 
@@ -62,7 +61,7 @@ class LoopPart:
         raise AssertionError(f"{type(self).__name__} cannot grow by {wanted}")
 
 
-class ProgramStep(LoopPart):
+class ProgramStep(LoopStep):
     """A filter or a projection."""
 
     def __init__(self, kind: int, program: Program) -> None:
@@ -73,7 +72,7 @@ class ProgramStep(LoopPart):
         lend_program(row, self._program)
 
 
-class CalledStep(LoopPart):
+class CalledStep(LoopStep):
     """An operator that the machine does not know: it is called. Its inputs are the machine's steps."""
 
     loop_kind = loop_table.FOREIGN

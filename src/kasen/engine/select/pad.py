@@ -9,11 +9,11 @@ import numpy as np
 from kasen.engine.batch import I64, Batch, Frontier
 from kasen.engine.loop.kernels import row_steps as loop_rows
 from kasen.engine.loop.kernels import table as loop_table
-from kasen.engine.loop.steps import LoopPart
+from kasen.engine.loop.steps import LoopStep
 from kasen.engine.operator import Operator
 
 
-class Pad(Operator, LoopPart):
+class Pad(Operator, LoopStep):
     """Adds NULL columns before and after the rows' own."""
 
     is_independent = True

@@ -10,7 +10,7 @@ from kasen.engine.batch import BEGIN, I64, Batch, Frontier, empty
 from kasen.engine.kernels import groups
 from kasen.engine.loop.kernels import state_steps as loop_state
 from kasen.engine.loop.kernels import table as loop_table
-from kasen.engine.loop.steps import LoopPart, lend
+from kasen.engine.loop.steps import LoopStep, lend
 from kasen.engine.operator import Operator, State
 from kasen.engine.record_table import RecordTable
 from kasen.engine.sets.kernels import bag as kernel
@@ -26,7 +26,7 @@ _MODES = {
 }
 
 
-class Bag(Operator, LoopPart):
+class Bag(Operator, LoopStep):
     """One input for 'distinct', two for the others; `columns` is the width of all.
 
     Keeps how often each different row is on either side. The answer's diffs carry multiplicity.

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from kasen.engine.batch import Batch, Frontier, merge
 from kasen.engine.loop.kernels import table as loop_table
-from kasen.engine.loop.steps import LoopPart
+from kasen.engine.loop.steps import LoopStep
 from kasen.engine.operator import Operator
 
 
-class Union(Operator, LoopPart):
+class Union(Operator, LoopStep):
     """Merges its inputs in instant order."""
 
     is_independent = True

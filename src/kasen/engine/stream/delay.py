@@ -10,11 +10,11 @@ from kasen.engine.batch import I64, Batch, Frontier, empty
 from kasen.engine.fifo import Fifo
 from kasen.engine.loop.kernels import queue_steps as loop_windows
 from kasen.engine.loop.kernels import table as loop_table
-from kasen.engine.loop.steps import LoopPart, set_due
+from kasen.engine.loop.steps import LoopStep, set_due
 from kasen.engine.operator import Operator, State
 
 
-class Delay(Operator, LoopPart):
+class Delay(Operator, LoopStep):
     """Moves tuples by `length` units, or by one tick (None). Their order stays, so a queue will do."""
 
     is_independent = True

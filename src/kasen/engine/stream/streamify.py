@@ -11,7 +11,7 @@ from kasen.engine.kernels import groups
 from kasen.engine.kernels.columns import all_units, signed
 from kasen.engine.loop.kernels import row_steps as loop_rows
 from kasen.engine.loop.kernels import table as loop_table
-from kasen.engine.loop.steps import LoopPart, lend
+from kasen.engine.loop.steps import LoopStep, lend
 from kasen.engine.operator import Operator, State
 from kasen.engine.record_table import RecordTable
 from kasen.engine.row_buffer import RowBuffer
@@ -33,7 +33,7 @@ def units(batch: Batch) -> Batch:
     return Batch(spread.ts, spread.seq_tick, np.sign(spread.diff), spread.data)
 
 
-class IStreamDStream(Operator, LoopPart):
+class IStreamDStream(Operator, LoopStep):
     """ISTREAM: what entered between one instant and the next, as bags. With sign -1, DSTREAM: what left."""
 
     is_independent = True

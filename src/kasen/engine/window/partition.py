@@ -11,7 +11,7 @@ from kasen.engine.batch import BEGIN, I64, Batch, Frontier, merge
 from kasen.engine.kernels.hashing import hash_columns
 from kasen.engine.loop.kernels import queue_steps as loop_windows
 from kasen.engine.loop.kernels import table as loop_table
-from kasen.engine.loop.steps import LoopPart, lend
+from kasen.engine.loop.steps import LoopStep, lend
 from kasen.engine.operator import Operator, State
 from kasen.engine.window.held_tuples import HeldTuples, without_times
 from kasen.engine.window.kernels.partition import COUNT, HEAD, push, rehash
@@ -19,7 +19,7 @@ from kasen.engine.window.kernels.partition import COUNT, HEAD, push, rehash
 _LEAST = 64
 
 
-class PartitionWindow(Operator, LoopPart):
+class PartitionWindow(Operator, LoopStep):
     """Keys are column numbers; NULLs among them are equal to one another."""
 
     is_independent = True

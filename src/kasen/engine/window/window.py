@@ -16,13 +16,13 @@ from kasen.engine.batch import I64, Batch, Frontier, merge
 from kasen.engine.fifo import Fifo
 from kasen.engine.loop.kernels import queue_steps as loop_windows
 from kasen.engine.loop.kernels import table as loop_table
-from kasen.engine.loop.steps import LoopPart, lend, set_due
+from kasen.engine.loop.steps import LoopStep, lend, set_due
 from kasen.engine.operator import Operator, State, bound_from_array, bound_to_array
 from kasen.engine.window.held_tuples import HeldTuples
 from kasen.engine.window.kernels import timed as kernel
 
 
-class UnboundedWindow(Operator, LoopPart):
+class UnboundedWindow(Operator, LoopStep):
     """Every tuple so far: a stream's tuples are the relation's changes."""
 
     is_independent = True
@@ -32,7 +32,7 @@ class UnboundedWindow(Operator, LoopPart):
         return inputs[0]
 
 
-class TimedWindow(Operator, LoopPart):
+class TimedWindow(Operator, LoopStep):
     """What RANGE, NOW and RANGE SLIDE have in common; `shape` says when a tuple enters and leaves."""
 
     is_independent = True
@@ -148,7 +148,7 @@ class SlideWindow(TimedWindow):
         return super().process((batch,), upto)
 
 
-class RowsWindow(Operator, LoopPart):
+class RowsWindow(Operator, LoopStep):
     """[ROWS count SLIDE slide]: the last `count` of the first c tuples, c the greatest full slide so far.
 
     Tuple number o (from 1) enters when number ceil(o / slide) * slide arrives, and leaves when the first

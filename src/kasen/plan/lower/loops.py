@@ -8,7 +8,7 @@ from kasen.cql import bound
 from kasen.cql.bound import SetKind, StreamKind
 from kasen.engine.join.hash.hash_join import HashJoin
 from kasen.engine.loop.kernels import table as loop_table
-from kasen.engine.loop.steps import CalledStep, LoopPart, ProgramStep
+from kasen.engine.loop.steps import CalledStep, LoopStep, ProgramStep
 from kasen.engine.operator import Operator
 from kasen.engine.text.dictionary import Dictionary
 from kasen.plan import logical
@@ -17,7 +17,7 @@ from kasen.plan.lower import lower
 from kasen.plan.lower.expr.row_program import NoProgramError, program_of_condition, program_of_items
 
 
-def part_of(node: Node, operator: Operator, inputs: Sequence[int], dictionary: Dictionary) -> LoopPart:
+def part_of(node: Node, operator: Operator, inputs: Sequence[int], dictionary: Dictionary) -> LoopStep:
     """The machine's view of an operator; `inputs` are the machine's steps that it reads."""
     if why_called(node, dictionary) is not None:
         return CalledStep(operator, inputs)
@@ -28,7 +28,7 @@ def part_of(node: Node, operator: Operator, inputs: Sequence[int], dictionary: D
             return ProgramStep(loop_table.PROJECT, program_of_items(items, dictionary))
         case logical.InnerJoin(residual=residual), HashJoin() if residual is not None:
             operator.program = program_of_condition(residual, dictionary)
-    assert isinstance(operator, LoopPart), f"the machine knows no {type(node).__name__}"
+    assert isinstance(operator, LoopStep), f"the machine knows no {type(node).__name__}"
     return operator
 
 

@@ -15,7 +15,7 @@ from kasen.engine.batch import I64, TICK_BITS, Batch, Frontier
 from kasen.engine.loop.kernels import machine as kernel
 from kasen.engine.loop.kernels import row_steps as loop_rows
 from kasen.engine.loop.kernels import table as loop_table
-from kasen.engine.loop.steps import CalledStep, LoopPart, lend, set_due
+from kasen.engine.loop.steps import CalledStep, LoopStep, lend, set_due
 from kasen.engine.operator import Operator
 from kasen.engine.row_buffer import RowBuffer
 from kasen.errors import InternalError
@@ -61,7 +61,7 @@ class Loop:
         self._active: I64 = np.zeros((2, words), np.int64)
         self._work: I64 = np.zeros((loop_table.WORK, 4 * _FIRST_ROOM), np.int64)
         self._memory: list[tuple[I64, I64]] = []
-        self._parts: list[LoopPart] = [_Input() for _ in self._outside]
+        self._parts: list[LoopStep] = [_Input() for _ in self._outside]
         for step in stage:
             operator = operators[step]
             assert operator is not None
@@ -237,7 +237,7 @@ class Loop:
         )
 
 
-class _Input(LoopPart):
+class _Input(LoopStep):
     """A step outside of the loop: its changes come as a batch."""
 
     loop_kind = loop_table.INPUT

@@ -21,7 +21,7 @@ from kasen.engine.kernels import counted, groups, ordered
 from kasen.engine.kernels.exact_round import SCRATCH
 from kasen.engine.loop.kernels import state_steps as loop_state
 from kasen.engine.loop.kernels import table as loop_table
-from kasen.engine.loop.steps import LoopPart, lend, set_due
+from kasen.engine.loop.steps import LoopStep, lend, set_due
 from kasen.engine.operator import Operator, State, bound_from_array, bound_to_array
 from kasen.engine.record_table import RecordTable
 from kasen.engine.row_buffer import RowBuffer
@@ -34,7 +34,7 @@ __all__ = ["Aggregate", "AggregateSpec", "DepartureOrder"]
 _NO_ROW: I64 = np.zeros(MAX_COLUMNS + 1, np.int64)
 
 
-class Aggregate(Operator, LoopPart):
+class Aggregate(Operator, LoopStep):
     """Input columns: `keys` group keys, then arguments. Output: the keys, then a column for each call.
 
     At each instant a group whose row changed puts out the old row (-1) and the new one (+1). A group has a
