@@ -67,9 +67,28 @@ def test_options_that_cannot_be_are_told_before_anything_starts(
 
 
 def test_explain_prints_the_plan(app: Path) -> None:
-    done = kasen("explain", app)
+    done = kasen("explain", app, "--engine", "local")
     assert done.returncode == 0
-    assert "WindowAggregate [ROWS 2] COUNT(*) by a" in done.stdout
+    assert (
+        "  HashAggregate: COUNT(*); group by: a; rows leave: in the order in which they came" in done.stdout
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "engine"),
+    [
+        ([], "Spark, operators in the driver"),
+        (["--engine", "local"], "local"),
+        (["--place", "executors"], "Spark, operators on executors"),
+        (["--master", "spark://host:7077"], "Spark, operators on executors"),
+        (["--master", "spark://host:7077", "--place", "driver"], "Spark, operators in the driver"),
+    ],
+)
+def test_explain_prints_the_plan_of_the_engine_and_placement_asked_for(
+    options: list[str], engine: str, app: Path
+) -> None:
+    done = kasen("explain", app, *options)
+    assert done.stdout.splitlines()[0] == f"engine: {engine}", done.stderr
 
 
 def test_run_writes_a_file_a_query_and_the_dead_letter(app: Path) -> None:

@@ -196,10 +196,6 @@ class Meaning:
                 return self._grouped(self.relation(child), None, keys, calls)
             case logical.WindowAggregate(child=child, keys=keys, aggregates=calls, condition=condition):
                 return self._grouped(self.window(node.window, child), condition, keys, calls)
-            case logical.WindowCombine(child=logical.PaneAggregate() as panes, window=window):
-                return self._grouped(
-                    self.window(window, panes.child), panes.condition, panes.keys, panes.aggregates
-                )
             case logical.Distinct(child=child):
                 return f"SELECT DISTINCT {self._all(child)} FROM ({self.relation(child)})"
             case logical.SetOp(left=left, right=right, kind=kind, all=all_):

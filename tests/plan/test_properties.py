@@ -22,7 +22,6 @@ from kasen.plan.logical import Node, Streamify, WindowActivity, walk
 from kasen.plan.rules.fuse_windows import fuse_windows
 from kasen.plan.rules.push_filters import push_filters
 from kasen.plan.rules.rewrite import ABOUT, RULES, merge_projections, rewrite
-from kasen.plan.rules.split_panes import split_panes
 from tests.cases_format import Case, all_cases
 from tests.oracle import run_app, sniffer
 from tests.oracle.bridges import connect
@@ -36,7 +35,7 @@ PLANS = TESTS / "plans"
 GOLDEN = sorted(PLANS.glob("*.cql"))
 #: These leave nothing to do for a second go. join_keys may find more where it put a filter on a join below;
 #: prune_columns takes a source that it has narrowed for a derived stream.
-AT_ONCE = (push_filters, merge_projections, fuse_windows, split_panes)
+AT_ONCE = (push_filters, merge_projections, fuse_windows)
 CASES = [case for case in all_cases() if case.section("error") is None]
 
 

@@ -67,14 +67,6 @@ def _check(node: Node) -> None:
             _window(node.window, child.schema)
             _grouped(node, child.schema, keys, calls)
             _condition(condition, child.schema)
-        case logical.PaneAggregate(child=child, keys=keys, aggregates=calls, condition=condition):
-            assert child.is_stream
-            _grouped(node, child.schema, keys, calls)
-            _condition(condition, child.schema)
-        case logical.WindowCombine(child=child):
-            assert isinstance(child, logical.PaneAggregate)
-            assert (node.window.length % child.pane, node.window.slide % child.pane) == (0, 0)
-            assert (node.schema, node.keys) == (child.schema, len(child.keys))
         case logical.Distinct(child=child):
             _relations((child,))
             assert node.schema == child.schema

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from random import Random
 
@@ -102,7 +103,8 @@ def test_a_column_that_only_sometimes_equals_the_key_does_not_tell_the_shard() -
 def test_the_desk_stays_on_one_shard_because_its_cash_is_one(tmp_path: Path) -> None:
     desk = EXAMPLES / "trading" / "desk.cql"
     text = explain_fragments(cut(load(desk)))
-    assert "one shard (it is part of a loop: " in text
+    assert "shard: one (it is part of a loop)" in text
+    assert re.search("^loop of .*cash.*: one shard ", text, re.MULTILINE)
 
 
 CASES = [case for case in all_cases() if case.section("error") is None]
@@ -117,6 +119,6 @@ def test_a_loop_by_account_lies_on_all_shards(tmp_path: Path) -> None:
     (case,) = [case for case in CASES if case.name == "delay/loop_by_account"]
     found = cut(bind(case, tmp_path))
     text = explain_fragments(found)
-    assert "exchange orders: by account" in text
-    assert "Delay <Now>   -- by account" in text
+    assert "Exchange: orders by account" in text
+    assert "Delay: <Now>; state: tuples on their way; in the loop machine; shard: by account" in text
     assert len(found.fragments[0].others.steps) == len(found.fragments[0].first.steps)

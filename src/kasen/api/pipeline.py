@@ -33,9 +33,10 @@ from kasen.cql.bind.app import bind_text
 from kasen.cql.bind.expr.user_aggregates import by_name
 from kasen.cql.bound import App
 from kasen.errors import DataError
-from kasen.plan.explain.explain import explain
+from kasen.plan.explain.explain import explain, explain_in_driver, explain_on_executors
 from kasen.runtime.input.pressure import Admission
 from kasen.runtime.pipeline import RunningPipeline as Running
+from kasen.spark.place import reduces_panes
 
 if TYPE_CHECKING:  # Spark is loaded when it is first used
     from kasen.spark.scan.sources import Frame
@@ -143,8 +144,17 @@ class Pipeline:
         return self.app.warnings
 
     def explain(self) -> str:
-        """The plan, as `kasen explain` prints it."""
-        return explain(self.app)
+        """The plan that runs, or would, as `kasen explain` prints it."""
+        if isinstance(self._mode, PushMode):
+            return self._mode.explain()
+        if self._options.engine == "local":
+            return explain(self.app)
+        from kasen.spark.session import master_in_use
+
+        is_local = master_in_use(self._options.master).startswith("local")
+        if not is_local:
+            return explain_on_executors(self.app)
+        return explain_in_driver(self.app, panes=reduces_panes(self.app, is_local=is_local))
 
     def query(self, name: str) -> Query:
         """A registered query's answers."""

@@ -139,6 +139,10 @@ class PushMode(Mode):
             text, lambda each: self._queries.follow(each, time, made=each not in pending.pending)
         )
 
+    def explain(self) -> str:
+        """The plan that runs now."""
+        return self._run.explain()
+
     def make_room(self) -> None:
         if not self._drained:
             self._run.poll()

@@ -1,4 +1,4 @@
-"""`kasen explain`: prints the plan of an app."""
+"""`kasen explain`: prints the plan that would run."""
 
 from __future__ import annotations
 
@@ -7,30 +7,42 @@ from typing import Annotated
 import typer
 
 from kasen.cli.app_file import AppFile, Python, load
+from kasen.cli.run import Engine
+from kasen.spark.place import OperatorPlace, reduces_panes
 
 
 def explain(
     file: AppFile,
     python: Python = None,
+    engine: Annotated[Engine, typer.Option(help="The engine that would run it.")] = Engine.spark,
+    place: Annotated[
+        OperatorPlace | None,
+        typer.Option(help="Where Spark runs operators; executors unless the master is local."),
+    ] = None,
+    master: Annotated[str | None, typer.Option(help="Spark's master; embedded local[*] if none.")] = None,
     config: Annotated[
         str | None, typer.Option(help="Print the steps and configuration tuples of this query instead.")
     ] = None,
 ) -> None:
-    """Print the plan: shared parts, shard keys, expected state, loops, exchanges, what Spark does itself."""
-    from kasen.plan.explain.explain import explain as explain_app
-    from kasen.plan.explain.fragments import explain_fragments
-    from kasen.plan.explain.native import explain_native
-    from kasen.plan.physical import plan_app
-    from kasen.plan.shard.fragments import cut
+    """Print the plan that `kasen run` would run with the same options; nothing is started.
+
+    One line is one step, named by its algorithm, with its arguments and what it remembers; what it reads
+    stands further in. Steps that several queries share stand once.
+    """
+    from kasen.plan.explain import explain as plans
 
     bound = load(file, python)
+    is_local = master is None or master.startswith("local")
     if config is not None:
+        from kasen.plan.physical import plan_app
         from kasen.runtime.control.requests import explain_live
         from kasen.runtime.pipeline import RunningPipeline
 
-        typer.echo(explain_live(RunningPipeline(plan_app(bound)), config))
-        return
-    typer.echo(explain_app(bound))
-    plan = plan_app(bound)
-    typer.echo(explain_fragments(cut(bound)))
-    typer.echo(explain_native(plan), nl=False)
+        text = explain_live(RunningPipeline(plan_app(bound)), config) + "\n"
+    elif engine is Engine.local:
+        text = plans.explain(bound)
+    elif place is OperatorPlace.executors or (place is None and not is_local):
+        text = plans.explain_on_executors(bound)
+    else:
+        text = plans.explain_in_driver(bound, panes=reduces_panes(bound, is_local=is_local))
+    typer.echo(text, nl=False)

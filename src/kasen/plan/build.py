@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Protocol
@@ -12,6 +12,7 @@ from kasen.cql.bind.query import is_monotone_select
 from kasen.cql.bound import App, JoinKind, Query, Select, Source, StreamKind
 from kasen.cql.expr import Call, Column, Expr, conjunction, conjuncts, walk
 from kasen.plan import logical
+from kasen.plan.explain.show import brief, show_aggregate
 from kasen.plan.exprs import rebuild
 from kasen.plan.logical import Node, SemiKind
 from kasen.types import Field, Schema, Type
@@ -256,16 +257,16 @@ class _Block:
 
     def scalars(self, node: Node, exprs: tuple[Expr, ...]) -> tuple[Node, tuple[Expr, ...]]:
         """Joins in the one-row relations of scalar sub-queries and puts their columns in their places."""
-        found: dict[expr.ScalarQuery, int] = {}
+        found: dict[expr.ScalarQuery, Column] = {}
         for whole in exprs:
             for part in walk(whole):
                 if isinstance(part, expr.ScalarQuery) and part not in found:
                     right = self.builder.query(part.query)
-                    found[part] = len(node.schema)
+                    found[part] = Column(part.type, 0, len(node.schema), f"query.{right.schema[0].name}")
                     node = logical.InnerJoin(side_by_side(node, right), (node, right), (), None)
 
         def leaf(part: Expr) -> Expr:
-            return Column(part.type, 0, found[part], "scalar") if isinstance(part, expr.ScalarQuery) else part
+            return found[part] if isinstance(part, expr.ScalarQuery) else part
 
         return node, tuple(rebuild(whole, leaf) for whole in exprs)
 
@@ -289,9 +290,9 @@ class _Block:
         def leaf(part: Expr) -> Expr:
             match part:
                 case expr.GroupKey(type_, index):
-                    return Column(type_, 0, index, names[index])
+                    return Column(type_, 0, index, brief(keys[index]))
                 case expr.AggregateValue(type_, index):
-                    return Column(type_, 0, len(keys) + index, select.aggregates[index].function)
+                    return Column(type_, 0, len(keys) + index, show_aggregate(calls[index]))
                 case expr.WindowBound(type_, source, end):
                     return Column(type_, 0, places[source] + end, _bound_name(end))
             return part
@@ -300,7 +301,8 @@ class _Block:
             width = len(node.schema)
             joined, (having,) = self.scalars(node, (rebuild(select.having, leaf),))
             filtered: Node = logical.Filter(joined.schema, joined, having)
-            node = filtered if joined is node else _first_columns(filtered, width)
+            shown = [*map(brief, keys), *map(show_aggregate, calls)]
+            node = filtered if joined is node else _first_columns(filtered, width, shown)
         return self.scalars(node, tuple(rebuild(item, leaf) for item in select.items))
 
 
@@ -347,9 +349,11 @@ def side_by_side(left: Node, right: Node) -> Schema:
     return Schema((*left.schema.fields, *right.schema.fields))
 
 
-def _first_columns(node: Node, width: int) -> Node:
+def _first_columns(node: Node, width: int, names: Sequence[str] = ()) -> Node:
+    """The first columns of a node; `names` are what people call the first of these."""
     schema = Schema(node.schema.fields[:width])
-    items = tuple(Column(field.type, 0, index, field.name) for index, field in enumerate(schema))
+    shown = (*names, *schema.names[len(names) :])
+    items = tuple(Column(field.type, 0, i, shown[i]) for i, field in enumerate(schema))
     return logical.Project(schema, node, items)
 
 

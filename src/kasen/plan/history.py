@@ -10,12 +10,11 @@ from __future__ import annotations
 from kasen.cql.bound import Now, PartitionRows, SetKind, StreamKind, Unbounded
 from kasen.plan import logical
 from kasen.plan.logical import Node
-from kasen.plan.lower import lower
-from kasen.plan.lower.joins import InputNumbering, LeftDrivenJoin, MultiJoin, TreeSelection
 from kasen.plan.physical import Plan, Step
+from kasen.plan.physical_nodes import LeftJoined, MultiJoin, Numbered, Pad, Selected
 
-_REMEMBERING = (LeftDrivenJoin, logical.InnerJoin, logical.SemiJoin, logical.Aggregate, logical.Distinct)
-_PASSING = (logical.Filter, logical.Project, lower.Pad, InputNumbering, TreeSelection)
+_REMEMBERING = (LeftJoined, logical.InnerJoin, logical.SemiJoin, logical.Aggregate, logical.Distinct)
+_PASSING = (logical.Filter, logical.Project, Pad, Numbered, Selected)
 
 
 def why_history(plan: Plan) -> str | None:

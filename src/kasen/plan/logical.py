@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from enum import Enum
+from operator import is_not
 
 from kasen.cql.bound import Delay as DelayLength
 from kasen.cql.bound import JoinKind, SetKind, Slide, StreamKind, Unbounded, Window
@@ -289,33 +290,6 @@ class WindowAggregate(Unary):
 
 
 @hashed_once
-class PaneAggregate(Unary):
-    """The pane-level query: reduces each pane of `pane` units to partials, a row a group and pane."""
-
-    pane: int
-    condition: Expr | None
-    keys: tuple[Expr, ...]
-    aggregates: tuple[AggregateCall, ...]
-
-    @property
-    def is_stream(self) -> bool:
-        return True
-
-
-@hashed_once
-class WindowCombine(Unary):
-    """The window-level query: combines panes into the windows of RANGE ... SLIDE ..."""
-
-    window: Slide
-    keys: int
-    aggregates: tuple[AggregateCall, ...]
-
-    @property
-    def insert_only(self) -> bool:
-        return False
-
-
-@hashed_once
 class Distinct(Unary):
     """One row for each different row."""
 
@@ -386,15 +360,19 @@ def walk(node: Node) -> list[Node]:
     return list(found.values())
 
 
-def transform(node: Node, rewrite: Callable[[Node], Node]) -> Node:
-    """Applies `rewrite` to every node, inputs first; to what is below several nodes, once."""
+def transform(node: Node, rewrite: Callable[[Node], Node], *, renames: bool = False) -> Node:
+    """Applies `rewrite` to every node, inputs first; to what is below several nodes, once.
+
+    Nodes that differ in the names of columns only are equal. Where these matter, it `renames`.
+    """
     made: dict[int, Node] = {}
 
     def rewritten(node: Node) -> Node:
         found = made.get(id(node))
         if found is None:
             children = tuple([rewritten(child) for child in node.children])
-            found = rewrite(node.with_children(children) if children != node.children else node)
+            is_new = children != node.children or (renames and any(map(is_not, children, node.children)))
+            found = rewrite(node.with_children(children) if is_new else node)
             made[id(node)] = found
         return found
 

@@ -15,8 +15,8 @@ from typing import Any
 
 from kasen.engine.batch import Frontier
 from kasen.plan.logical import Scan
-from kasen.plan.lower.joins import MultiJoin
 from kasen.plan.physical import Plan
+from kasen.plan.physical_nodes import MultiJoin
 from kasen.runtime.pipeline import RunningPipeline
 
 BEGIN = -(2**63)

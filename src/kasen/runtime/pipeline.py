@@ -27,7 +27,7 @@ from kasen.plan.changes import CatalogChange, Drop, LiveCatalog, Register, Regis
 from kasen.plan.keep.kept_windows import QueryInCatalog
 from kasen.plan.lower.instantiate import Context
 from kasen.plan.lower.lower import is_net
-from kasen.plan.physical import Plan, check_changes, own_nodes, plan_query
+from kasen.plan.physical import App, Plan, check_changes, own_nodes, plan_query
 from kasen.runtime.graph.graph import Graph
 from kasen.runtime.input.feed import Feed, InputRows, as_batch, join, number_tuples, skip, times_of
 from kasen.runtime.input.relation import Relation
@@ -537,6 +537,11 @@ class RunningPipeline:
     @property
     def graph(self) -> Graph:
         return self._graph
+
+    @property
+    def app(self) -> App:
+        """The app as it was bound; queries may have come and gone since."""
+        return self._plan.app
 
     def begin_by(self, ts: int) -> None:
         """On a new pipeline that goes on for one which has begun: it begins there at the latest."""

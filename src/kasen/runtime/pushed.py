@@ -16,6 +16,7 @@ from pathlib import Path
 from kasen.errors import ResourceError
 from kasen.plan.changes import CatalogChange
 from kasen.plan.physical import Plan
+from kasen.runtime.control.requests import explain_running
 from kasen.runtime.input.pressure import Gate, Punctuation, Pushed, ShedLog, read_log
 from kasen.runtime.output.outputs import OnAnswer, Outputs
 from kasen.runtime.pipeline import PreparedChange, RunningPipeline
@@ -137,6 +138,11 @@ class PushedRun:
                     on_change(change)
             finally:
                 self._changed.notify_all()
+
+    def explain(self) -> str:
+        """The plan that runs now."""
+        with self._changed:
+            return explain_running(self.pipeline)
 
     def _let_changes_in(self) -> None:
         """A lock is not fair: who pushes without a pause would keep everybody else out."""

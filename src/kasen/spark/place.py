@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kasen.plan.physical import App
 
 
 class OperatorPlace(StrEnum):
@@ -10,3 +14,11 @@ class OperatorPlace(StrEnum):
 
     driver = "driver"
     executors = "executors"
+
+
+def reduces_panes(app: App, *, is_local: bool) -> bool:
+    """Whether Spark reduces rows to panes before they cross to the driver.
+
+    Their times cross anyway, in a job of their own: on one machine whole rows cross in less time.
+    """
+    return {"on": True, "off": False}.get(app.setting("native_panes"), not is_local)

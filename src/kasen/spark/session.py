@@ -49,6 +49,12 @@ def _heap() -> str:
     return f"{min(max(there >> 22, 1024), 8192)}m"
 
 
+def master_in_use(master: str | None) -> str:
+    """The master of the session that `session` would give."""
+    active = SparkSession.getActiveSession() if master is None else None
+    return master or (LOCAL if active is None else str(active.sparkContext.master))
+
+
 def session(master: str | None = None, conf: Mapping[str, str] | None = None) -> SparkSession:
     """The active session, or a new one on `master` (embedded if None), with settings of the user's own."""
     active = SparkSession.getActiveSession()

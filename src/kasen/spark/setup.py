@@ -20,7 +20,7 @@ from kasen.runtime.pipeline import RunningPipeline
 from kasen.spark.driver import InDriver, replay
 from kasen.spark.executors.placement import InExecutors, RemotePipeline
 from kasen.spark.options import SparkOptions
-from kasen.spark.place import OperatorPlace
+from kasen.spark.place import OperatorPlace, reduces_panes
 from kasen.spark.placement import OpensFiles, Placement, RunInputs
 from kasen.spark.scan import frames
 from kasen.spark.scan.file_names import FileNames
@@ -33,14 +33,6 @@ from kasen.types import Connector
 
 def is_local(spark: SparkSession) -> bool:
     return str(spark.sparkContext.master).startswith("local")
-
-
-def reduces_panes(plan: Plan, spark: SparkSession) -> bool:
-    """Whether Spark reduces rows to panes before they cross to the driver.
-
-    Their times cross anyway, in a job of their own: on one machine whole rows cross in less time.
-    """
-    return {"on": True, "off": False}.get(plan.app.setting("native_panes"), not is_local(spark))
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +59,7 @@ class Setup:
         #: One shard for each core that Spark knows of, unless it is told otherwise.
         self._shards = options.shards or max(1, int(spark.sparkContext.defaultParallelism))
         self._in_driver = (options.place is None and is_local(spark)) or options.place is OperatorPlace.driver
-        self._panes = reduces_panes(plan, spark)
+        self._panes = reduces_panes(plan.app, is_local=is_local(spark))
 
     # ------------------------------------------------------------ state
 

@@ -12,15 +12,17 @@ import pytest
 from kasen.cli import load
 from kasen.cli.demo import cut
 from kasen.cql.bind.app import bind_text
-from kasen.plan.explain.native import explain_native
+from kasen.plan.explain.explain import explain_in_driver, explain_on_executors
 from kasen.plan.logical import Filter, WindowNode
 from kasen.plan.native.lower import NativePlan, lower
 from kasen.plan.physical import plan_app
 from kasen.runtime.local import LocalRun, Options
+from kasen.runtime.pipeline import RunningPipeline
+from kasen.spark.executors.placement import RemotePipeline
 from kasen.spark.options import SparkOptions
 from kasen.spark.pipeline import SparkRun
-from kasen.spark.session import session
-from kasen.spark.setup import reduces_panes
+from kasen.spark.place import OperatorPlace, reduces_panes
+from tests.plan.explained import check_levels, check_steps
 
 STREAM = """
     REGISTER STREAM s (k INTEGER, v BIGINT, d DECIMAL(9, 2), x DOUBLE, name VARCHAR) TIMESTAMP BY ts {slack}
@@ -74,7 +76,7 @@ def test_what_cannot_be_exact_stays_in_the_kernels() -> None:
 def test_many_conditions_stay_in_the_kernels() -> None:
     found = native(*(f"SELECT k FROM s [RANGE 5] WHERE v > {number}" for number in range(20)))
     assert crossing(found) == ["`k`", "`v`", "`ts`"]
-    assert any(note.startswith("kernel: 20 conditions") for note in found.scans["s"].notes)
+    assert any(note.startswith("Spark does not compute expressions: 20 ") for note in found.scans["s"].notes)
 
 
 SLIDING = "SELECT k, {} FROM s [RANGE 60 SLIDE 5] GROUP BY k"
@@ -117,13 +119,13 @@ def test_queries_with_the_same_keys_share_one_reduction() -> None:
 
 def test_explain_says_what_is_native_and_what_is_not() -> None:
     text = STREAM.format(slack="", form="csv") + "REGISTER QUERY q AS " + SLIDING.format("SUM(x) AS a") + ";"
-    lines = explain_native(plan_app(bind_text(text, Path()))).splitlines()
-    assert lines[:2] == ["on Spark, in the driver:", "  scan of s (native)"]
-    assert (
-        "    kernel: pane partials: a sum of DOUBLEs is exact in the kernels only (SET float_sums = fast)"
-        in lines
-    )
-    assert "    native: does not read v, d, name" in lines
+    lines = explain_in_driver(bind_text(text, Path()), panes=True).splitlines()
+    assert lines[0] == "engine: Spark, operators in the driver"
+    exact = "a sum of DOUBLEs is exact in the kernels only (SET float_sums = fast)"
+    assert lines[3:5] == [
+        f"  Spark does not reduce to panes: {exact}",
+        "  Spark does not hand over: v, d, name",
+    ]
 
 
 # ---------------------------------------------------------------- answers on a real Spark
@@ -195,12 +197,24 @@ def test_answers_and_failures_are_the_local_engines(
     local.run()
     plan = plan_app(load(app))
     assert (lower(plan).scans["s"].partials is not None) == (QUERIES in queries)
-    assert reduces_panes(plan, session("local[2]")) == (NATIVE in queries)
+    assert reduces_panes(plan.app, is_local=True) == (NATIVE in queries)
     run = SparkRun(plan, SparkOptions(tmp_path, tmp_path / "spark", files_per_epoch=1))
     run.run()
+    assert isinstance(run.pipeline, RunningPipeline)
+    check_steps(explain_in_driver(plan.app, panes=NATIVE in queries).splitlines(), run.pipeline.graph)
     assert outputs(tmp_path / "spark") == outputs(tmp_path / "local")
     assert run.pipeline.failures.count == local.pipeline.failures.count
     assert (local.pipeline.failures.count > 0) == (queries == ROWS)
+
+
+@pytest.mark.spark
+def test_executors_run_the_steps_that_explain_prints(tmp_path: Path) -> None:
+    app = load(make(tmp_path, QUERIES + ROWS, "csv", ""))
+    options = SparkOptions(tmp_path, tmp_path / "spark", place=OperatorPlace.executors, shards=2)
+    run = SparkRun(plan_app(app), options)
+    run.run()
+    assert isinstance(run.pipeline, RemotePipeline)
+    check_levels(explain_on_executors(app), run.pipeline.cut)
 
 
 @pytest.mark.spark

@@ -41,8 +41,9 @@ def set_due(row: I64, due: Frontier | None) -> None:
 class LoopStep:
     """A step that the machine runs. The defaults are those of a step without memory.
 
-    The machine's table has one row per step; kernels/table names its fields. `lend_state` comes first, and again after anything else has used the step; between the two the arrays lent must stay where
-    they are. `take_back` comes before anybody else looks at the step, and around `make_room`.
+    The machine's table has one row per step; kernels/table names its fields. `lend_state` comes first,
+    and again after anything else has used the step; between the two the arrays lent must stay where they
+    are. `take_back` comes before anybody else looks at the step, and around `make_room`.
     """
 
     #: Which kernel runs it.

@@ -21,7 +21,7 @@ from kasen.cql.expr import Cast, Column, Expr, conjunction, map_children
 from kasen.errors import QueryError
 from kasen.plan import logical
 from kasen.plan.build import Names
-from kasen.plan.exprs import show
+from kasen.plan.explain.show import show
 from kasen.plan.keep.memories import Memory, is_stateless, kept_nowhere, memories, passing
 from kasen.plan.keep.regroup import Regroup, regrouped
 from kasen.plan.keep.window_identity import WindowIdentity, windows_below, windows_of

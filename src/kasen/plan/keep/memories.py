@@ -14,26 +14,25 @@ from kasen.cql.expr import Column, Expr, conjuncts
 from kasen.plan import logical
 from kasen.plan.exprs import substitute
 from kasen.plan.logical import Node, Ref, Scan, Streamify, WindowActivity
-from kasen.plan.lower import lower
-from kasen.plan.lower.joins import MultiJoin
+from kasen.plan.physical_nodes import MultiJoin, Pad, SlidingAggregate
 
 #: Steps that can tell what they hold, or the rows of all their inputs.
 _TELLING = (
     logical.WindowNode,
     logical.WindowReports,
     logical.Aggregate,
-    lower.SlidingAggregate,
+    SlidingAggregate,
     logical.Distinct,
     logical.InnerJoin,
     MultiJoin,
 )
-_WINDOWED = (logical.WindowNode, logical.WindowReports, WindowActivity, lower.SlidingAggregate)
+_WINDOWED = (logical.WindowNode, logical.WindowReports, WindowActivity, SlidingAggregate)
 
 
 def is_stateless(node: Node) -> bool:
     """Whether the node's operator remembers nothing."""
     match node:
-        case Scan() | Ref() | logical.Filter() | logical.Project() | lower.Pad():
+        case Scan() | Ref() | logical.Filter() | logical.Project() | Pad():
             return True
         case logical.WindowNode(window=window):
             return isinstance(window, Unbounded)
@@ -53,7 +52,7 @@ def _reads_relation(node: Node) -> bool:
         if isinstance(node, Scan | Ref):
             if not node.is_stream:
                 return True
-        elif not isinstance(node, logical.WindowNode | lower.SlidingAggregate):
+        elif not isinstance(node, logical.WindowNode | SlidingAggregate):
             todo += [child for child in node.children if not child.is_stream]
     return False
 
@@ -179,7 +178,7 @@ def _behind(owner: Node, position: int, child: Node, window: Window | None) -> I
                 todo.append((below, seen, items, asked, merged))
             case logical.WindowNode(child=below) if is_stateless(node):
                 todo.append((below, Unbounded(), items, asked, merged))
-            case logical.SetOp() | lower.Pad() if is_stateless(node):
+            case logical.SetOp() | Pad() if is_stateless(node):
                 todo += [(below, seen, items, asked, True) for below in reversed(node.children)]
 
 

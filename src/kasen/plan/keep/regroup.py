@@ -14,7 +14,7 @@ from kasen.cql.expr import Expr
 from kasen.plan import logical
 from kasen.plan.exprs import substitute
 from kasen.plan.logical import Node
-from kasen.plan.lower import lower
+from kasen.plan.physical_nodes import SlidingAggregate
 
 #: These keep a few words in a group's record. Percentiles, DISTINCT and the users' own keep more elsewhere.
 _IN_RECORD = frozenset(
@@ -40,7 +40,7 @@ def regrouped(
     match old, new:
         case logical.Aggregate(), logical.Aggregate():
             before, after = len(old.keys), len(new.keys)
-        case lower.SlidingAggregate(), lower.SlidingAggregate() if old.window == new.window:
+        case SlidingAggregate(), SlidingAggregate() if old.window == new.window:
             before, after = old.keys, new.keys
         case _:
             return None
@@ -51,7 +51,7 @@ def regrouped(
     known = all(_is_rows(call) or call in had for call in calls)
     if not known or not all(map(_is_in_record, (*had, *calls))):
         return None
-    if isinstance(new, lower.SlidingAggregate) and _counted_apart(had) != _counted_apart(calls):
+    if isinstance(new, SlidingAggregate) and _counted_apart(had) != _counted_apart(calls):
         return None  # panes and queues lie by their calls: these must be the same
     return Regroup(old, tuple(had.index(call) if call in had else ROWS for call in calls))
 

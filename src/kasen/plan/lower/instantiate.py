@@ -11,7 +11,7 @@ from kasen.cql.bound import SetKind, StreamKind
 from kasen.cql.expr import Aggregate as AggregateCall
 from kasen.cql.expr import Column, Expr
 from kasen.engine.aggregate.group.aggregate import Aggregate, AggregateSpec, DepartureOrder
-from kasen.engine.aggregate.sliding.pane_reduction import wanted
+from kasen.engine.aggregate.sliding.pane_reduction import PaneRequirements, wanted
 from kasen.engine.aggregate.sliding.sharable import SharableSlidingAggregate
 from kasen.engine.aggregate.sliding.sliding_aggregate import SlidingAggregate
 from kasen.engine.aggregate.user.aggregate import UserAggregate
@@ -43,13 +43,14 @@ from kasen.engine.window.activity import WindowActivity, WindowReports
 from kasen.engine.window.ordinal_rows import OrdinalRowsWindow
 from kasen.engine.window.partition import PartitionWindow
 from kasen.plan import logical
+from kasen.plan import physical_nodes as nodes
 from kasen.plan.logical import Deletions, Node, SemiKind
-from kasen.plan.lower import joins as lower_joins
 from kasen.plan.lower import lower
 from kasen.plan.lower.expr.block_program import block_program
 from kasen.plan.lower.expr.vectors import compile_condition, compile_items, compiled_late
-from kasen.plan.lower.joins import MultiJoin, nothing_cancels
-from kasen.plan.lower.selection import selectable
+from kasen.plan.lower.joins import nothing_cancels
+from kasen.plan.lower.selection import network_condition
+from kasen.plan.physical_nodes import MultiJoin
 from kasen.types import Kind, Schema
 
 
@@ -81,23 +82,23 @@ def instantiate(node: Node, context: Context) -> Operator:
             return _join(node, context)
         case MultiJoin():
             return _multi_join(node, context)
-        case lower_joins.InputNumbering(number=number):
+        case nodes.Numbered(number=number):
             return parallel_trees.InputNumbering(number)
-        case lower_joins.TreeSelection():
+        case nodes.Selected():
             return parallel_trees.TreeSelection(columns)
-        case lower_joins.LeftDrivenJoin():
+        case nodes.LeftJoined():
             return _left_joined(node, context)
         case logical.SemiJoin():
             return _semi(node, context)
-        case lower.Pad(child=child, before=before, after=after):
+        case nodes.Pad(child=child, before=before, after=after):
             return Pad(before, len(child.schema), after)
         case logical.Aggregate():
             return _aggregate(node, context)
-        case lower.SlidingAggregate():
+        case nodes.SlidingAggregate():
             return _sliding_aggregate(node, context)
-        case lower.CountedJoin():
+        case nodes.CountedJoin():
             return _counted_join(node)
-        case lower.OrdinalRows(window=window):
+        case nodes.OrdinalRows(window=window):
             return OrdinalRowsWindow(columns, window.count, window.slide)
         case logical.Distinct():
             return Bag("distinct", columns)
@@ -120,12 +121,11 @@ def _filter(node: logical.Filter, context: Context) -> Operator:
     """Conditions on a stream from outside share its selection network."""
     compiled = partial(compile_condition, node.condition, context.dictionary, context.failures)
     alone = Filter(compiled_late(compiled), _late(node.condition, context))
-    if isinstance(node.child, logical.Scan):
-        condition = selectable(node.condition, context.dictionary)
-        if condition is not None:
-            doubles = [field.type.kind is Kind.DOUBLE for field in node.child.schema]
-            return NetworkFilter(condition, alone, doubles, context.dictionary)
-    return alone
+    condition = network_condition(node, context.dictionary)
+    if condition is None:
+        return alone
+    doubles = [field.type.kind is Kind.DOUBLE for field in node.child.schema]
+    return NetworkFilter(condition, alone, doubles, context.dictionary)
 
 
 def _window(window: bound.Window, columns: int) -> Operator:
@@ -188,7 +188,7 @@ def _multi_join(node: MultiJoin, context: Context) -> Operator:
     return make(inputs, classes, node.columns, residuals, _MODES[node.deletions])
 
 
-def _counted_join(node: lower.CountedJoin) -> Operator:
+def _counted_join(node: nodes.CountedJoin) -> Operator:
     join = node.join
     inputs = []
     for at, (child, window) in enumerate(zip(join.inputs, join.windows, strict=True)):
@@ -203,7 +203,7 @@ def _counted_join(node: lower.CountedJoin) -> Operator:
     return CountedPairJoin(inputs, classes, [(at, c + (at in node.counted)) for at, c in join.columns])
 
 
-def _left_joined(node: lower_joins.LeftDrivenJoin, context: Context) -> Operator:
+def _left_joined(node: nodes.LeftJoined, context: Context) -> Operator:
     left, right = node.inputs
     residual = None
     if node.residual is not None:
@@ -245,33 +245,43 @@ def _index(expr: Expr) -> int:
     return expr.index
 
 
-def _aggregate(node: logical.Aggregate, context: Context) -> Operator:
+def leaving(node: logical.Aggregate) -> DepartureOrder:
+    """In which order rows leave the groups: this says how MIN and MAX are kept."""
     if node.child.insert_only:
-        leaving = DepartureOrder.NEVER
-    elif lower.leaves_in_order(node.child, {_index(key) for key in node.keys}):
-        leaving = DepartureOrder.IN_ORDER
-    else:
-        leaving = DepartureOrder.ANY
+        return DepartureOrder.NEVER
+    if lower.leaves_in_order(node.child, {_index(key) for key in node.keys}):
+        return DepartureOrder.IN_ORDER
+    return DepartureOrder.ANY
+
+
+def _aggregate(node: logical.Aggregate, context: Context) -> Operator:
     keys = len(node.keys)
-    own = Aggregate(keys, _specs(node.aggregates, node.child.schema), context.dictionary, leaving)
+    own = Aggregate(keys, _specs(node.aggregates, node.child.schema), context.dictionary, leaving(node))
     users = [each for each in node.aggregates if each.user is not None]
     return _with_users(
         keys, own, node.aggregates, [BagCallState(_user_call(each, context)) for each in users]
     )
 
 
-def _sliding_aggregate(node: lower.SlidingAggregate, context: Context) -> Operator:
+def _sliding_aggregate(node: nodes.SlidingAggregate, context: Context) -> Operator:
     length, slide = node.window.length, node.window.slide
     specs = _specs(node.aggregates, node.child.schema)
     make = partial(SlidingAggregate, node.keys, specs, length, slide, context.dictionary)
-    users = [each for each in node.aggregates if each.user is not None]
-    kept = wanted(node.keys, specs)
-    if users or kept is None:
+    kept = pane_requirements(node)
+    if kept is None:
+        users = [each for each in node.aggregates if each.user is not None]
         parts = [PaneCallState(_user_call(each, context), length, slide) for each in users]
         return _with_users(node.keys, make(), node.aggregates, parts)
     schema = node.child.schema
     order = ValueOrder(orderings(schema)[: node.keys], context.dictionary)
     return SharableSlidingAggregate(make, length, slide, kept, len(schema), order)
+
+
+def pane_requirements(node: Node) -> PaneRequirements | None:
+    """What a sliding aggregate needs of panes that it can share with others; None if it cannot."""
+    if not isinstance(node, nodes.SlidingAggregate) or any(call.user is not None for call in node.aggregates):
+        return None
+    return wanted(node.keys, _specs(node.aggregates, node.child.schema))
 
 
 def _specs(calls: tuple[AggregateCall, ...], schema: Schema) -> tuple[AggregateSpec, ...]:
@@ -322,13 +332,17 @@ def _spec(call: AggregateCall, schema: Schema) -> AggregateSpec:
     )
 
 
+def is_netted(node: logical.Streamify) -> bool:
+    """Whether equal rows never enter and leave in one instant: ISTREAM and DSTREAM need not look for any."""
+    return not node.needs_deletions or lower.is_net(node.child) or nothing_cancels(node.child)
+
+
 def _streamify(node: logical.Streamify, context: Context) -> Operator:
     order = ValueOrder(orderings(node.schema), context.dictionary)
     columns = len(node.schema)
     if node.kind is not StreamKind.RSTREAM:
         sign = 1 if node.kind is StreamKind.ISTREAM else -1
-        netted = not node.needs_deletions or lower.is_net(node.child) or nothing_cancels(node.child)
-        return IStreamDStream(order, sign, netted=netted)
+        return IStreamDStream(order, sign, netted=is_netted(node))
     if node.every is not None:
         return PeriodicRStream(columns, order, node.every)
     return RStream(columns, order)

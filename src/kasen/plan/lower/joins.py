@@ -13,102 +13,14 @@ from kasen.cql.bound import JOIN_HINTS, Now, Range, Rows, Unbounded, Window
 from kasen.cql.expr import Case, Column, Expr, conjunction, conjuncts, walk
 from kasen.engine.join.multiway.parallel_trees import MOST_INPUTS
 from kasen.plan import logical
+from kasen.plan.explain.show import brief
 from kasen.plan.exprs import columns_used, remap
 from kasen.plan.logical import Deletions, Node
+from kasen.plan.physical_nodes import LeftJoined, MultiJoin, Numbered, Selected
 from kasen.plan.rules.join_keys import starts_of
-from kasen.types import Field, Schema, hashed_once
+from kasen.types import Field, Schema
 
 JOIN_TREE, PARALLEL_TREES, MJOIN, PARALLEL_MJOIN = METHODS = JOIN_HINTS
-
-
-@hashed_once
-class MultiJoin(Node):
-    """An inner join as one operator: streams with their windows, or relations (window None).
-
-    `classes` are sets of equal columns, `columns` the output's, both as (input, column); `residuals` are
-    conditions over the output.
-    """
-
-    inputs: tuple[Node, ...]
-    windows: tuple[Window | None, ...]
-    classes: tuple[tuple[tuple[int, int], ...], ...]
-    columns: tuple[tuple[int, int], ...]
-    residuals: tuple[Expr, ...]
-    deletions: Deletions = Deletions.ALL
-    parallel: bool = False
-
-    @property
-    def children(self) -> tuple[Node, ...]:
-        return self.inputs
-
-    def with_children(self, children: tuple[Node, ...]) -> Node:
-        return replace(self, inputs=children)
-
-    @property
-    def full_classes(self) -> tuple[dict[int, int], ...]:
-        """The keys that all inputs share: of each input its column."""
-        found = (dict(each) for each in self.classes)
-        return tuple(each for each in found if len(each) == len(self.inputs))
-
-    @property
-    def only_enters(self) -> bool:
-        """Whether it is of two inputs, by keys alone, and nothing that leaves is put out."""
-        if len(self.inputs) != 2 or self.parallel or self.residuals:
-            return False
-        return self.deletions is Deletions.NONE or self.insert_only
-
-    @property
-    def is_pair(self) -> bool:
-        """Whether PairJoin does it: it holds its windows."""
-        return self.only_enters and None not in self.windows
-
-    @property
-    def insert_only(self) -> bool:
-        pairs = zip(self.inputs, self.windows, strict=True)
-        return all(isinstance(w, Unbounded) or (w is None and node.insert_only) for node, w in pairs)
-
-
-@hashed_once
-class InputNumbering(logical.Unary):
-    """The changes of one input of parallel trees, with the input's number in their instants."""
-
-    number: int
-
-
-@hashed_once
-class LeftDrivenJoin(Node):
-    """A two-way join that puts out only what its left input's changes cause: the root of a parallel tree."""
-
-    inputs: tuple[Node, Node]
-    keys: tuple[tuple[int, int], ...]
-    residual: Expr | None
-
-    @property
-    def children(self) -> tuple[Node, ...]:
-        return self.inputs
-
-    def with_children(self, children: tuple[Node, ...]) -> Node:
-        left, right = children
-        return replace(self, inputs=(left, right))
-
-
-@hashed_once
-class TreeSelection(Node):
-    """The results of parallel trees, one from each input's."""
-
-    trees: tuple[Node, ...]
-    monotone: bool
-
-    @property
-    def children(self) -> tuple[Node, ...]:
-        return self.trees
-
-    def with_children(self, children: tuple[Node, ...]) -> Node:
-        return replace(self, trees=children)
-
-    @property
-    def insert_only(self) -> bool:
-        return self.monotone
 
 
 #: An inner join before it is lowered.
@@ -206,8 +118,9 @@ def _multi(node: Joined, *, parallel: bool, shards: bool) -> Node:
     if shards and deletions is Deletions.MIXED:
         # An equal row may enter at the same instant on another shard, of which this one does not know.
         deletions = Deletions.ALL
+    names = tuple(tuple(brief(key) for _, key in each) for each in node.classes)
     return MultiJoin(
-        node.schema, tuple(inputs), tuple(windows), classes, columns, residuals, deletions, parallel
+        node.schema, tuple(inputs), tuple(windows), classes, columns, residuals, deletions, parallel, names
     )
 
 
@@ -249,11 +162,11 @@ def nothing_cancels(node: Node) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _JoinedInputs:
-    """Some inputs joined: where each original column is in the row so far, and where each class's key is."""
+    """Some inputs joined: where each original column is in the row so far, and each class's key."""
 
     node: Node
     places: dict[int, int]
-    keys: dict[int, int]
+    keys: dict[int, Column]
 
 
 def _leaves(node: logical.InnerJoin, wrap: Callable[[Node, int], Node]) -> list[_JoinedInputs]:
@@ -264,15 +177,16 @@ def _leaves(node: logical.InnerJoin, wrap: Callable[[Node, int], Node]) -> list[
         wanted = {c: key for c, each in enumerate(node.classes) for at, key in each if at == position}
         wide, spots = with_columns(child, list(wanted.values()))
         places = {starts[position] + i: i for i in range(len(child.schema))}
-        parts.append(_JoinedInputs(wrap(wide, position), places, dict(zip(wanted, spots, strict=True))))
+        keys = {c: named(wanted[c], spot) for c, spot in zip(wanted, spots, strict=True)}
+        parts.append(_JoinedInputs(wrap(wide, position), places, keys))
     return parts
 
 
-def _beside(left: _JoinedInputs, right: _JoinedInputs) -> tuple[Schema, dict[int, int], dict[int, int]]:
+def _beside(left: _JoinedInputs, right: _JoinedInputs) -> tuple[Schema, dict[int, int], dict[int, Column]]:
     """The joined row: its schema, places and keys."""
     width = len(left.node.schema)
     places = left.places | {column: width + place for column, place in right.places.items()}
-    keys = {c: width + place for c, place in right.keys.items()} | left.keys
+    keys = {c: replace(key, index=width + key.index) for c, key in right.keys.items()} | left.keys
     return Schema((*left.node.schema.fields, *right.node.schema.fields)), places, keys
 
 
@@ -280,7 +194,7 @@ def _two(left: _JoinedInputs, right: _JoinedInputs, residual: list[Expr]) -> _Jo
     """The join of two parts; conditions whose columns are all there are taken from `residual`."""
     schema, places, keys = _beside(left, right)
     shared = [c for c in right.keys if c in left.keys]
-    pairs = tuple(((0, key(left.node, left.keys[c])), (1, key(right.node, right.keys[c]))) for c in shared)
+    pairs = tuple(((0, left.keys[c]), (1, right.keys[c])) for c in shared)
     ready = [part for part in residual if columns_used(part) <= set(places)]
     residual[:] = [part for part in residual if part not in ready]
     condition = conjunction(tuple(remap(part, places) for part in ready))
@@ -304,7 +218,7 @@ def _trees(node: logical.InnerJoin) -> Node:
     What is below the root, all inputs but one, is the join of those before and those behind it; so the trees
     share their subtrees, and N trees are about 4 N joins.
     """
-    leaves = _leaves(node, lambda child, position: InputNumbering(child.schema, child, position))
+    leaves = _leaves(node, lambda child, position: Numbered(child.schema, child, position))
     count = len(leaves)
     before, behind = [leaves[0]], [leaves[-1]]
     for i in range(1, count - 1):
@@ -320,11 +234,13 @@ def _trees(node: logical.InnerJoin) -> Node:
         else:
             rest = _two(before[i - 1], behind[i], [])
         schema, places, _ = _beside(leaf, rest)
-        keys = tuple((leaf.keys[c], rest.keys[c]) for c in leaf.keys if c in rest.keys)
+        pairs = [(leaf.keys[c], rest.keys[c]) for c in leaf.keys if c in rest.keys]
+        keys = tuple((a.index, b.index) for a, b in pairs)
         condition = conjunction(tuple(remap(part, places) for part in conjuncts(node.residual)))
-        root = LeftDrivenJoin(schema, (leaf.node, rest.node), keys, condition)
+        names = tuple((a.name, b.name) for a, b in pairs)
+        root = LeftJoined(schema, (leaf.node, rest.node), keys, condition, names)
         trees.append(restore(root, node.schema, places))
-    return TreeSelection(node.schema, tuple(trees), node.insert_only)
+    return Selected(node.schema, tuple(trees), node.insert_only)
 
 
 def _join_order(count: int, classes: list[set[int]]) -> list[int]:
@@ -353,9 +269,9 @@ def with_columns(node: Node, extra: list[Expr]) -> tuple[Node, list[int]]:
     return logical.Project(Schema(names), node, items), places
 
 
-def key(node: Node, index: int) -> Column:
-    field = node.schema[index]
-    return Column(field.type, 0, index, field.name)
+def named(expr: Expr, index: int) -> Column:
+    """The column that holds an expression's value, called what people know it by."""
+    return Column(expr.type, 0, index, brief(expr))
 
 
 def restore(node: Node, schema: Schema, places: dict[int, int]) -> Node:

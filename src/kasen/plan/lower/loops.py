@@ -12,8 +12,8 @@ from kasen.engine.loop.steps import CalledStep, LoopStep, ProgramStep
 from kasen.engine.operator import Operator
 from kasen.engine.text.dictionary import Dictionary
 from kasen.plan import logical
+from kasen.plan import physical_nodes as nodes
 from kasen.plan.logical import Node
-from kasen.plan.lower import lower
 from kasen.plan.lower.expr.row_program import NoProgramError, program_of_condition, program_of_items
 
 
@@ -55,7 +55,7 @@ def why_called(node: Node, dictionary: Dictionary | None = None) -> str | None:
                 return None
             case logical.Aggregate() | logical.Distinct() | logical.Streamify() | logical.Delay():
                 return None
-            case logical.SemiJoin() | lower.Pad():
+            case logical.SemiJoin() | nodes.Pad():
                 return None
             case _:
                 return type(node).__name__

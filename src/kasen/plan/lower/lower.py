@@ -10,58 +10,15 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from kasen.cql.bound import JoinKind, PartitionRows, Rows, SetKind, Slide
+from kasen.cql.bound import JoinKind, PartitionRows, SetKind, Slide
 from kasen.cql.expr import Aggregate as AggregateCall
 from kasen.cql.expr import Call, Column, Expr, conjunction, conjuncts
 from kasen.plan import logical
-from kasen.plan.exprs import remap, shift, substitute
-from kasen.plan.logical import Node, SemiKind, Unary
-from kasen.plan.lower.joins import MultiJoin, chain, key, lower_join, pick_columns, restore, with_columns
-from kasen.types import BOOLEAN, Field, Schema, hashed_once
-
-
-@hashed_once
-class Pad(Unary):
-    """The child's columns between `before` and `after` columns of NULLs."""
-
-    before: int
-    after: int
-
-
-@hashed_once
-class SlidingAggregate(Unary):
-    """Both levels of a sliding aggregate as one step: tuples of the stream in, windows' rows out."""
-
-    window: Slide
-    keys: int
-    aggregates: tuple[AggregateCall, ...]
-
-    @property
-    def insert_only(self) -> bool:
-        return False
-
-
-@hashed_once
-class OrdinalRows(Node):
-    """[ROWS] on a shard: reads the shard's tuples with their ordinals, and the instants of all tuples."""
-
-    window: Rows
-
-
-@hashed_once
-class CountedJoin(Node):
-    """A join of two windows on a shard, some of which, `counted`, are [ROWS].
-
-    Reads the tuples of both sides, the counted ones with their ordinals as first column; and then, for each
-    of these, the instants of all tuples of its stream.
-    """
-
-    join: MultiJoin
-    counted: tuple[int, ...]
-
-    @property
-    def children(self) -> tuple[Node, ...]:
-        return self.join.inputs
+from kasen.plan.exprs import rebuild, remap, shift, substitute
+from kasen.plan.logical import Node, SemiKind
+from kasen.plan.lower.joins import chain, lower_join, named, pick_columns, restore, with_columns
+from kasen.plan.physical_nodes import MultiJoin, Pad, SlidingAggregate
+from kasen.types import BOOLEAN, Field, Schema
 
 
 def lower(plan: Node, joins: str = "", *, shards: bool = False) -> Node:
@@ -69,7 +26,7 @@ def lower(plan: Node, joins: str = "", *, shards: bool = False) -> Node:
 
     With `shards`, it is to be cut into what shards do.
     """
-    return logical.transform(plan, partial(_lower, joins, shards))
+    return logical.transform(plan, partial(_lower, joins, shards), renames=True)
 
 
 def _lower(joins: str, shards: bool, node: Node) -> Node:
@@ -80,8 +37,6 @@ def _lower(joins: str, shards: bool, node: Node) -> Node:
             return pick_columns(node, join)
         case logical.WindowAggregate():
             return _window_aggregate(node)
-        case logical.WindowCombine(child=logical.PaneAggregate() as panes):
-            return _sliding_aggregate(node, panes)
         case logical.Aggregate():
             return _aggregate(node.schema, node.child, node.keys, node.aggregates)
         case logical.WindowJoin() | logical.InnerJoin():
@@ -132,8 +87,17 @@ def leaves_in_order(node: Node, keys: set[int]) -> bool:
 # ---------------------------------------------------------------- aggregates
 
 
+# Partials of these can be merged, and of what users define. DISTINCT and percentiles need the values
+# themselves.
+_MERGEABLE = frozenset(
+    {"count", "sum", "avg", "min", "max", "stddev_samp", "stddev_pop", "var_samp", "var_pop"}
+)
+
+
 def _window_aggregate(node: logical.WindowAggregate) -> Node:
     child: Node = node.child
+    if isinstance(node.window, Slide) and all(map(_is_mergeable, node.aggregates)):
+        return _sliding_aggregate(node, node.window)
     if node.condition is None and not isinstance(node.window, PartitionRows):
         # The queue holds only what the aggregate reads; but a partition is known by columns of the stream.
         inner, keys, calls = _arguments(child, node.keys, node.aggregates)
@@ -145,13 +109,17 @@ def _window_aggregate(node: logical.WindowAggregate) -> Node:
     return _aggregate(node.schema, child, node.keys, node.aggregates)
 
 
-def _sliding_aggregate(node: logical.WindowCombine, panes: logical.PaneAggregate) -> Node:
-    child = panes.child
-    if panes.condition is not None:
+def _is_mergeable(call: AggregateCall) -> bool:
+    return call.user is not None or (call.function in _MERGEABLE and not call.distinct)
+
+
+def _sliding_aggregate(node: logical.WindowAggregate, window: Slide) -> Node:
+    child = node.child
+    if node.condition is not None:
         # Whether a tuple counts does not depend on the window it is in.
-        child = logical.Filter(child.schema, child, panes.condition)
-    inner, keys, calls = _arguments(child, panes.keys, panes.aggregates)
-    return SlidingAggregate(node.schema, inner, node.window, len(keys), calls)
+        child = logical.Filter(child.schema, child, node.condition)
+    inner, keys, calls = _arguments(child, node.keys, node.aggregates)
+    return SlidingAggregate(node.schema, inner, window, len(keys), calls)
 
 
 def _aggregate(schema: Schema, child: Node, keys: tuple[Expr, ...], calls: tuple[AggregateCall, ...]) -> Node:
@@ -176,14 +144,10 @@ def _arguments(
     project: Node = logical.Project(schema, child, items)
     project = child if _is_identity(project) else project
     moved = tuple(
-        replace(call, args=tuple(_plain(len(keys) + args.index(arg), arg) for arg in call.args))
+        replace(call, args=tuple(named(arg, len(keys) + args.index(arg)) for arg in call.args))
         for call in calls
     )
-    return project, tuple(_plain(index, key) for index, key in enumerate(keys)), moved
-
-
-def _plain(index: int, like: Expr) -> Column:
-    return Column(like.type, 0, index, f"#{index}")
+    return project, tuple(named(key, index) for index, key in enumerate(keys)), moved
 
 
 # ---------------------------------------------------------------- joins
@@ -231,14 +195,28 @@ def _semi(node: logical.SemiJoin) -> Node:
     width = len(node.left.schema)
     left, left_places = with_columns(node.left, [key for key, _ in node.keys])
     right, right_places = with_columns(node.right, [key for _, key in node.keys])
-    keys = tuple((key(left, a), key(right, b)) for a, b in zip(left_places, right_places, strict=True))
-    residual = node.residual
+    keys = tuple(
+        (named(a, left_place), named(_of_query(b), right_place))
+        for (a, b), left_place, right_place in zip(node.keys, left_places, right_places, strict=True)
+    )
+    residual = None if node.residual is None else _of_query(node.residual, width)
     if residual is not None and len(left.schema) > width:
         places = {i: i for i in range(width)}
         places |= {width + i: len(left.schema) + i for i in range(len(node.right.schema))}
         residual = remap(residual, places)
     semi = logical.SemiJoin(left.schema, left, right, node.kind, keys, residual)
     return restore(semi, node.schema, {i: i for i in range(width)})
+
+
+def _of_query(expr: Expr, width: int = 0) -> Expr:
+    """The columns from `width` on marked as the sub-query's, as both sides may call theirs the same."""
+
+    def mark(part: Expr) -> Expr:
+        if not isinstance(part, Column) or part.index < width or "." in part.name:
+            return part
+        return replace(part, name=f"query.{part.name}")
+
+    return rebuild(expr, mark)
 
 
 def _not_in(node: logical.SemiJoin) -> Node:
@@ -258,7 +236,8 @@ def _not_in(node: logical.SemiJoin) -> Node:
 def _null_aware(node: logical.SemiJoin) -> logical.SemiJoin:
     """NOT IN: a right row stands in the way if it equals the left one, or if that cannot be told."""
     width = len(node.left.schema)
-    equal = conjunction(tuple(Call(BOOLEAN, "=", (left, shift(right, width))) for left, right in node.keys))
+    pairs = ((left, shift(_of_query(right), width)) for left, right in node.keys)
+    equal = conjunction(tuple(Call(BOOLEAN, "=", pair) for pair in pairs))
     assert equal is not None
     in_the_way = Call(BOOLEAN, "or", (equal, Call(BOOLEAN, "is_null", (equal,))))
     residual = conjunction((*conjuncts(node.residual), in_the_way))

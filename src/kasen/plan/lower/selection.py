@@ -13,10 +13,18 @@ from kasen.engine.batch import double_bits
 from kasen.engine.select.kernels.network import BETWEEN, IN_SET, IS_NULL, NOT_NULL, UNLIKE
 from kasen.engine.select.network import GREATEST, LEAST, Condition, ConditionTree, Predicate
 from kasen.engine.text.dictionary import Dictionary
+from kasen.plan.logical import Filter, Node, Scan
 from kasen.types import Kind
 
 _FLIPPED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "=": "=", "<>": "<>"}
 _NEGATED = {"<": ">=", ">": "<=", "<=": ">", ">=": "<", "=": "<>", "<>": "="}
+
+
+def network_condition(node: Node, dictionary: Dictionary) -> Condition | None:
+    """The condition of a filter that the selection network of its stream decides; None if it is none."""
+    if isinstance(node, Filter) and isinstance(node.child, Scan):
+        return selectable(node.condition, dictionary)
+    return None
 
 
 def selectable(expr: Expr, dictionary: Dictionary) -> Condition | None:

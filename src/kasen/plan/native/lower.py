@@ -14,13 +14,14 @@ from dataclasses import dataclass, replace
 
 from kasen.cql.expr import Column, Expr, Literal, conjunction, conjuncts
 from kasen.plan import logical
-from kasen.plan.exprs import columns_used, show, substitute
+from kasen.plan.explain.show import brief, show
+from kasen.plan.exprs import columns_used, substitute
 from kasen.plan.logical import Node, Scan, walk
-from kasen.plan.lower.lower import SlidingAggregate
 from kasen.plan.native.partials import Grouping, NoPartials, Partials, group
 from kasen.plan.native.sql import NotNative, condition_failures, failures, sql
 from kasen.plan.native.sql_text import quoted
 from kasen.plan.physical import Input, Plan, share
+from kasen.plan.physical_nodes import SlidingAggregate
 from kasen.types import BOOLEAN, MAX_COLUMNS, Field, Schema, Type
 
 #: Formats whose rows have a file and a place in it.
@@ -55,6 +56,8 @@ class NativeScan:
     failures: str | None
     notes: tuple[str, ...]
     partials: Partials | None = None
+    #: What people call the columns.
+    names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +142,7 @@ def _grouping(one: Input, roots: list[Node], plan: Plan) -> Grouping:
     if not readers:
         raise NoPartials("")
     if others:
-        raise NoPartials("pane partials: other steps need the rows themselves")
+        raise NoPartials("other steps need the rows themselves")
     return group(one, readers, plan.app)
 
 
@@ -154,36 +157,39 @@ def _by_rows(one: Input, roots: list[Node], why: str) -> _ResidualLayout:
 def _with_columns(one: Input, roots: list[Node], why: str, refused: str = "") -> _ResidualLayout:
     views = [view for root in roots for view in _tops(root) if view.scan.name == one.name]
     computed = list(dict.fromkeys(expr for view in views for expr in _computed(view)))
-    notes = [why] if why else []
+    notes = [f"Spark does not reduce to panes: {why}"] if why else []
     names = [quoted(field.name) for field in one.schema]
     if len(computed) > _MOST_COMPUTED or len(one.schema) + len(computed) > MAX_COLUMNS:
-        notes.append(f"kernel: {len(computed)} conditions and items cost less there than as columns")
+        notes.append(
+            f"Spark does not compute expressions: {len(computed)} columns more cost more than they save"
+        )
         computed = []
     elif refused:
-        notes.append(f"kernel: {refused}")
+        notes.append(f"Spark does not compute expressions: {refused}")
         computed = []
     lowered = bool(computed)
     # At least one column crosses, or nothing would tell how many rows there are.
     used = {one.timestamp if one.timestamp is not None else 0}
     if is_foreign(one):
         used |= set(range(len(one.schema)))
-        notes.append("order: by time, then by value, as the source tells no positions")
     for view in views:
         kept = [expr for expr in (*view.items, *view.conditions) if not lowered or isinstance(expr, Column)]
         used |= {index for expr in kept for index in columns_used(expr)}
     columns = [names[index] if index in used else None for index in range(len(names))]
     fields = list(one.schema.fields)
+    shown = list(one.schema.names)
     places = {}
     for expr in computed:
         places[expr] = len(columns)
         columns.append(sql(expr, names))
         fields.append(Field(f"_{len(places)}", expr.type))
-        notes.append(f"native: {show(expr)}")
+        shown.append(f"native({brief(expr)})")
+        notes.append(f"Spark computes: {show(expr)}")
     unread = [field.name for field, column in zip(one.schema, columns, strict=False) if column is None]
     if unread:
-        notes.append(f"native: does not read {', '.join(unread)}")
+        notes.append(f"Spark does not hand over: {', '.join(unread)}")
     count = _failures(roots, one, names) if lowered else None
-    scan = NativeScan(one.name, tuple(columns), count, tuple(notes))
+    scan = NativeScan(one.name, tuple(columns), count, tuple(notes), names=tuple(shown))
     return _ResidualLayout(scan, Schema(tuple(fields)), one.timestamp, places)
 
 
@@ -292,13 +298,15 @@ def _read(view: StreamView, cut: _ResidualLayout, node: Node) -> Node:
     condition = view.condition
     if condition is not None:
         place = condition.index if isinstance(condition, Column) else cut.places[condition]
-        scan = logical.Filter(scan.schema, scan, Column(BOOLEAN, 0, place, ""))
+        scan = logical.Filter(scan.schema, scan, Column(BOOLEAN, 0, place, f"native({show(condition)})"))
     items = tuple(_instead(item, cut) for item in view.items)
     return logical.Project(node.schema, scan, items)
 
 
 def _instead(item: Expr, cut: _ResidualLayout) -> Expr:
-    return Column(item.type, 0, cut.places[item], "") if item in cut.places else item
+    if item not in cut.places:
+        return item
+    return Column(item.type, 0, cut.places[item], f"native({brief(item)})")
 
 
 def _over_raw(node: Node, scan: Scan, instead: Scan) -> Node:

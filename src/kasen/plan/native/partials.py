@@ -9,19 +9,19 @@ columns: that is what an epoch with late rows falls back to.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import gcd
 from typing import TYPE_CHECKING
 
 from kasen.cql.bound import App, Tick
 from kasen.cql.expr import Aggregate, Call, Column, Expr, Literal
 from kasen.plan import logical
-from kasen.plan.exprs import show, show_aggregate
+from kasen.plan.explain.show import brief, show, show_aggregate, show_length
 from kasen.plan.logical import Node
-from kasen.plan.lower.lower import SlidingAggregate
 from kasen.plan.native.sql import failures, sql
 from kasen.plan.native.sql_text import micros, null, quoted, spark_name
 from kasen.plan.physical import Input
+from kasen.plan.physical_nodes import SlidingAggregate
 from kasen.types import BIGINT, BOOLEAN, Field, Kind, Schema, Type
 
 if TYPE_CHECKING:
@@ -66,6 +66,8 @@ class Builder:
         self._at: dict[Expr, str] = {}
         self.keys = [self._base(key) for key in keys]
         self.fields = [Field("ts", time), *(Field(f"k{i}", key.type) for i, key in enumerate(keys))]
+        #: What people call the columns.
+        self.names = [one.schema[one.timestamp].name, *map(brief, keys)]
         self.rows = ["b0", *self.keys]
         self.groups = ["min(b0)", *self.keys]
         self._columns: dict[tuple[str, Expr | None, Expr | None], int] = {}
@@ -101,6 +103,8 @@ class Builder:
         place = len(self.fields)
         self._columns[key] = place
         self.fields.append(Field(f"a{place}", type_))
+        where = "" if condition is None else f" FILTER (WHERE {brief(condition)})"
+        self.names.append(f"{function.upper()}({'*' if arg is None else brief(arg)}){where}")
         self.rows.append(row)
         self.groups.append(grouped)
         if function == "sum" and type_.kind is not Kind.DOUBLE:
@@ -114,6 +118,7 @@ class Grouping:
 
     partials: Partials
     schema: Schema
+    names: tuple[str, ...]
     notes: tuple[str, ...]
     #: For each aggregate: the column that counts its rows, and one for each of its calls.
     places: dict[SlidingAggregate, tuple[int, tuple[int, ...]]]
@@ -124,16 +129,16 @@ class Grouping:
         count, places = self.places[node]
         child = scan
         if node in self.filtered:
-            some = Call(BOOLEAN, ">", (Column(BIGINT, 0, count, ""), Literal(BIGINT, 0)))
+            some = Call(BOOLEAN, ">", (self._column(count), Literal(BIGINT, 0)))
             child = logical.Filter(scan.schema, scan, some)
         wanted = [*range(1, 1 + node.keys), *dict.fromkeys(places)]
-        items = tuple(Column(self.schema[at].type, 0, at, "") for at in wanted)
+        items = tuple(map(self._column, wanted))
         fields = tuple(Field(f"a{index}", item.type) for index, item in enumerate(items))
         child = logical.Project(Schema(fields), child, items)
         calls = tuple(
             Aggregate(
                 "sum" if call.function == "count" else call.function,
-                (Column(self.schema[at].type, 0, wanted.index(at, node.keys), ""),),
+                (replace(self._column(at), index=wanted.index(at, node.keys)),),
                 False,
                 call.type,
             )
@@ -142,12 +147,17 @@ class Grouping:
         combined = SlidingAggregate(node.schema, child, node.window, node.keys, calls)
         return combined if node.keys else _counts_of_nothing(combined, node.aggregates)
 
+    def _column(self, at: int) -> Column:
+        is_time_or_key = at <= len(self.partials.keys)
+        name = self.names[at] if is_time_or_key else f"native({self.names[at]})"
+        return Column(self.schema[at].type, 0, at, name)
+
 
 def _counts_of_nothing(node: SlidingAggregate, calls: tuple[Aggregate, ...]) -> Node:
     """Without keys there is a row for the empty window too: its counts are 0, where a sum is NULL."""
     items: list[Expr] = []
     for index, call in enumerate(calls):
-        column = Column(call.type, 0, index, "")
+        column = Column(call.type, 0, index, show_aggregate(call))
         zero = Literal(BIGINT, 0)
         items.append(Call(BIGINT, "coalesce", (column, zero)) if call.function == "count" else column)
     return logical.Project(node.schema, node, tuple(items))
@@ -160,7 +170,6 @@ def group(one: Input, readers: Sequence[tuple[SlidingAggregate, StreamView]], ap
     builder = Builder(one, view.items[: first.keys], app.time)
     pane = 0
     places: dict[SlidingAggregate, tuple[int, tuple[int, ...]]] = {}
-    notes: list[str] = []
     for node, view in readers:
         pane = gcd(pane, node.window.length, node.window.slide)
         count = builder.add("count", None, view.condition, BIGINT)
@@ -168,13 +177,12 @@ def group(one: Input, readers: Sequence[tuple[SlidingAggregate, StreamView]], ap
         for call in node.aggregates:
             arg = view.items[_index(call.args[0])] if call.args else None
             found.append(builder.add(call.function, arg, view.condition, call.type))
-            fast = " (float_sums = fast)" if call.function == "sum" and call.type.kind is Kind.DOUBLE else ""
-            notes.append(f"native: partials of {show_aggregate(call)}{fast}")
         places[node] = (count, tuple(found))
     if len(builder.fields) > _MOST_AGGREGATES + 1 + first.keys:
-        raise NoPartials(f"pane partials: {len(builder.fields)} columns cost more than the rows they save")
+        raise NoPartials(f"{len(builder.fields)} columns cost more than the rows they save")
     keys = ", ".join(show(item) for item in view.items[: first.keys])
-    notes.insert(0, f"native: one row a pane of {pane}{f' and {keys}' if keys else ''}")
+    panes = f"one row per pane of {show_length(pane, app.time)}{f' and {keys}' if keys else ''}"
+    note = f"Spark reduces to {panes}: {', '.join(builder.names[1 + first.keys :])}"
     partials = Partials(
         pane,
         tuple(builder.base),
@@ -185,35 +193,34 @@ def group(one: Input, readers: Sequence[tuple[SlidingAggregate, StreamView]], ap
         tuple(builder.sums),
     )
     filtered = frozenset(node for node, each in readers if each.conditions)
-    return Grouping(partials, Schema(tuple(builder.fields)), tuple(dict.fromkeys(notes)), places, filtered)
+    schema = Schema(tuple(builder.fields))
+    return Grouping(partials, schema, tuple(builder.names), (note,), places, filtered)
 
 
 def _check(one: Input, readers: Sequence[tuple[SlidingAggregate, StreamView]], app: App) -> None:
     if sum(not other.is_static for other in app.inputs) > 1:
-        raise NoPartials("pane partials: several streams are one scan, and the others' rows are needed")
+        raise NoPartials("several streams are one scan, and the others' rows are needed")
     if one.tick is Tick.TUPLE or one.timestamp is None:
-        raise NoPartials("pane partials: every tuple is an instant of its own")
+        raise NoPartials("every tuple is an instant of its own")
     first, view = readers[0]
     keys = view.items[: first.keys]
     names = [quoted(field.name) for field in one.schema]
     for node, each in readers:
         if each.items[: node.keys] != keys:
-            raise NoPartials("pane partials: the queries group by different keys")
+            raise NoPartials("the queries group by different keys")
         exprs = (*each.items, *each.conditions)
         if any(failures(expr, names) is not None for expr in exprs):
-            raise NoPartials("pane partials: an expression may fail, which is counted row by row")
+            raise NoPartials("an expression may fail, which is counted row by row")
         for call in node.aggregates:
             _check_call(call, app)
 
 
 def _check_call(call: Aggregate, app: App) -> None:
     if call.function not in _FUNCTIONS or call.distinct:
-        raise NoPartials(f"pane partials: {show_aggregate(call)} needs the values themselves")
+        raise NoPartials(f"{show_aggregate(call)} needs the values themselves")
     is_double = call.function == "sum" and call.type.kind is Kind.DOUBLE
     if is_double and app.setting("float_sums") != "fast":
-        raise NoPartials(
-            "pane partials: a sum of DOUBLEs is exact in the kernels only (SET float_sums = fast)"
-        )
+        raise NoPartials("a sum of DOUBLEs is exact in the kernels only (SET float_sums = fast)")
 
 
 def _index(expr: Expr) -> int:

@@ -18,7 +18,6 @@ from kasen.plan.logical import (
     OuterJoin,
     Project,
     SemiJoin,
-    WindowAggregate,
     WindowJoin,
     transform,
     walk,
@@ -28,7 +27,6 @@ from kasen.plan.rules.join_keys import join_keys
 from kasen.plan.rules.prune_columns import prune_columns
 from kasen.plan.rules.push_filters import push_filters
 from kasen.plan.rules.spare_deletions import spare_deletions
-from kasen.plan.rules.split_panes import split_panes
 
 
 def merge_projections(plan: Node) -> Node:
@@ -67,7 +65,6 @@ RULES: tuple[Callable[[Node], Node], ...] = (
     merge_projections,
     fuse_windows,
     spare_deletions,
-    split_panes,
 )
 
 #: The nodes without which a rule changes nothing: looking for them is cheaper than applying it in vain.
@@ -76,7 +73,6 @@ ABOUT: dict[Callable[[Node], Node], set[type[Node]]] = {
     push_filters: {Filter, OuterJoin},
     fuse_windows: {Aggregate, InnerJoin},
     spare_deletions: {WindowJoin},
-    split_panes: {WindowAggregate},
 }
 
 

@@ -15,9 +15,8 @@ from kasen.cql.expr import Column, Expr
 from kasen.plan import logical
 from kasen.plan.exprs import rebuild
 from kasen.plan.logical import Node, Scan
-from kasen.plan.lower.joins import InputNumbering, LeftDrivenJoin, MultiJoin, TreeSelection
-from kasen.plan.lower.lower import Pad, SlidingAggregate
 from kasen.plan.physical import Plan
+from kasen.plan.physical_nodes import LeftJoined, MultiJoin, Numbered, Pad, Selected, SlidingAggregate
 from kasen.plan.shard.loops import LoopSharding, loop_sharding
 from kasen.plan.shard.split import (
     ANY,
@@ -132,7 +131,7 @@ class Exchanges:
                 return False
             case logical.WindowNode(window=Rows()):
                 return self._is_counted(step)
-            case logical.Project() | logical.Filter() | logical.WindowNode() | Pad() | InputNumbering():
+            case logical.Project() | logical.Filter() | logical.WindowNode() | Pad() | Numbered():
                 (child,) = self.plan.steps[step].inputs
                 return self._is_scan(child) or self._flexible(child)
         return False
@@ -301,13 +300,13 @@ class Exchanges:
         first = self._split_after(step, 0)
         if isinstance(node, MultiJoin):
             return joined(node, [self._split_after(step, at) for at in range(len(needs))])
-        if isinstance(node, logical.InnerJoin | LeftDrivenJoin):
+        if isinstance(node, logical.InnerJoin | LeftJoined):
             # Joined rows have equal keys on both sides.
             second = shifted(
                 self._split_after(step, 1), len(self._node(self.plan.steps[step].inputs[0]).schema)
             )
             return Split.by((*first.ways, *second.ways)) if second.keys is not None else first
-        if isinstance(node, logical.SetOp | TreeSelection) and not needs[0].by:
+        if isinstance(node, logical.SetOp | Selected) and not needs[0].by:
             others = [self._split_after(step, at) for at in range(1, len(needs))]
             if first.why and all(other.why for other in others):
                 return first

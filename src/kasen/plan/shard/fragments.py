@@ -13,9 +13,8 @@ from kasen.cql.bound import App, Rows
 from kasen.cql.expr import Column
 from kasen.plan import logical
 from kasen.plan.logical import Node, Scan
-from kasen.plan.lower.joins import MultiJoin
-from kasen.plan.lower.lower import CountedJoin, OrdinalRows
 from kasen.plan.physical import Plan, Step, plan_app
+from kasen.plan.physical_nodes import CountedJoin, MultiJoin, OrdinalRows
 from kasen.plan.shard.exchange import Destination, Exchange, Exchanges, is_loop
 from kasen.plan.shard.split import Need, Split, all_columns
 from kasen.types import BIGINT, Field, Schema
@@ -317,7 +316,8 @@ class _Level:
     def _numbered(self, window: int) -> int:
         """The tuples of a window with their ordinals as first column."""
         (child,) = self._plan.steps[window].node.children
-        *columns, ordinal = all_columns(_counted(child.schema))
+        columns = all_columns(child.schema)
+        ordinal = Column(BIGINT, 0, len(columns), "ordinal")
         schema = Schema((Field(ORDINAL, BIGINT), *child.schema.fields))
         return self._make(
             logical.Project(schema, child, (ordinal, *columns)), (self._below(window, counted=True),)
@@ -334,7 +334,7 @@ class _Level:
         """A window's own copy of a projection, with the ordinal as a last column if it needs it."""
         assert isinstance(project, logical.Project)
         if counted:
-            ordinal = Column(BIGINT, 0, len(project.child.schema), ORDINAL)
+            ordinal = Column(BIGINT, 0, len(project.child.schema), "ordinal")
             schema = _counted(project.schema)
             project = logical.Project(schema, project.child, (*project.items, ordinal))
         return self._make(project, (below,))

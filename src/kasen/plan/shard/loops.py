@@ -15,8 +15,8 @@ from kasen.cql.bound import PartitionRows, Rows, StreamKind
 from kasen.cql.expr import Column
 from kasen.plan import logical
 from kasen.plan.logical import Node
-from kasen.plan.lower import lower
 from kasen.plan.physical import Plan
+from kasen.plan.physical_nodes import Pad, SlidingAggregate
 
 #: The columns of a step that hold the key; None as long as nothing is known.
 Holders = frozenset[int] | None
@@ -116,10 +116,10 @@ class _Trip:
                 return "ROWS counts the tuples of all keys"
             case logical.Streamify(kind=StreamKind.RSTREAM):
                 return "RSTREAM speaks whenever any key moves"
-            case lower.SlidingAggregate(keys=count):
+            case SlidingAggregate(keys=count):
                 # Keys come first, in the input and in the output.
                 found = frozenset(column for column in held if column < count)
-            case lower.Pad(before=before):
+            case Pad(before=before):
                 found = frozenset(before + column for column in held)
             case logical.Filter() | logical.WindowNode() | logical.Streamify() | logical.Delay():
                 pass

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from kasen.cql.bound import PartitionRows, Rows, SetKind, StreamKind
 from kasen.cql.expr import Column, Expr
 from kasen.plan import logical
-from kasen.plan.exprs import shift, show, substitute
+from kasen.plan.explain.show import show
+from kasen.plan.exprs import shift, substitute
 from kasen.plan.logical import Node
-from kasen.plan.lower.joins import LeftDrivenJoin, MultiJoin
-from kasen.plan.lower.lower import Pad, SlidingAggregate
+from kasen.plan.physical_nodes import LeftJoined, MultiJoin, Pad, SlidingAggregate
 from kasen.types import Schema
 
 #: What tells a row's shard.
@@ -101,7 +101,7 @@ def need(node: Node) -> list[Need]:
             return [
                 Need(tuple(columns[each[at]] for each in classes)) for at, columns in enumerate(columns_of)
             ]
-        case LeftDrivenJoin(keys=pairs):
+        case LeftJoined(keys=pairs):
             left, right = (all_columns(child.schema) for child in node.inputs)
             return [Need(tuple(left[a] for a, _ in pairs)), Need(tuple(right[b] for _, b in pairs))]
         case logical.SemiJoin(keys=pairs):

@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from kasen.connect.decode import decode
 from kasen.engine.text.dictionary import Dictionary
 from kasen.errors import DataError, KasenError
 from kasen.plan.changes import CatalogChange, Drop
+from kasen.plan.explain.explain import explain_forest
+from kasen.plan.explain.show import show_instant
+from kasen.plan.explain.tree import Forest
 from kasen.runtime.control.socket import Control
 from kasen.runtime.live.remote import RemoteQueries
 from kasen.runtime.output.outputs import Outputs
@@ -183,23 +186,45 @@ def _told(change: CatalogChange) -> Iterator[str]:
 
 
 def explain_live(pipeline: RunningPipeline, name: str) -> str:
-    """The steps of a live query, inputs first, and the configuration tuples that set each of them up."""
+    """The steps of a live query as they run, and the configuration tuples that set up its conditions.
+
+    What it reads of other queries is theirs.
+    """
     query = pipeline.live.queries.get(name.lower())
     if query is None:
         known = ", ".join(pipeline.queries) or "none"
         raise DataError(f"no query {name!r}; live are: {known}")
-    lines = [f"{query.registered.name}: {query.registered.text}"]
-    for node, step in query.steps.items():
-        since = query.since[node]
-        remembers = ""
-        if since is not None:
-            remembers = ", remembers since " + ("the beginning" if since[0] == -(2**63) else str(since[0]))
-        others = pipeline.live.users(step) - {name.lower()}
-        shared = f", shared with {len(others)} more" if others else ""
-        reads = ", ".join(map(str, pipeline.graph.inputs(step)))
-        lines.append(f"  step {step}: {type(node).__name__}({reads}){remembers}{shared}")
-        operator = pipeline.graph.operators[step]
+    time, operators = pipeline.app.time, pipeline.graph.operators
+    since = {step: query.since[node] for node, step in query.steps.items()}
+
+    def remembers(step: int) -> list[str]:
+        begun = since.get(step)
+        if begun is None:
+            return []
+        return [f"since: {'the beginning' if begun[0] == -(2**63) else show_instant(begun[0], time)}"]
+
+    forest = replace(_forest(pipeline), notes=remembers, numbered=True)
+    lines = [query.registered.text, *forest.query(query.registered.name, query.registered.schema)]
+    for step in sorted(forest.printed):
+        operator = operators[step]
         if operator is not None:
-            lines += [f"    {target} <- {', '.join(map(str, words))}" for target, words in operator.config()]
-    lines.append(f"  output <- step {query.root}")
+            lines += [f"step {step}: {target} <- {_listed(words)}" for target, words in operator.config()]
     return "\n".join(lines)
+
+
+def explain_running(pipeline: RunningPipeline) -> str:
+    """The graph of a pipeline in this process, with the queries that are live now."""
+    schemas = {query.registered.name: query.registered.schema for query in pipeline.live.queries.values()}
+    return explain_forest(replace(pipeline.app, changes=()), _forest(pipeline), schemas)
+
+
+def _forest(pipeline: RunningPipeline) -> Forest:
+    graph = pipeline.graph
+    steps = set(graph.steps)
+    every = range(max(steps, default=-1) + 1)
+    nodes = [graph.node(step) if step in steps else None for step in every]
+    return Forest(nodes, [graph.inputs(step) for step in every], graph.outputs, pipeline.app.time)
+
+
+def _listed(words: tuple[int, ...]) -> str:
+    return ", ".join(map(str, words)) or "nothing"

@@ -29,7 +29,7 @@ from kasen.plan.logical import (
     WindowNode,
 )
 from kasen.plan.lower.instantiate import Context, instantiate
-from kasen.plan.lower.joins import InputNumbering, LeftDrivenJoin, MultiJoin, TreeSelection
+from kasen.plan.physical_nodes import LeftJoined, MultiJoin, Numbered, Selected
 from kasen.runtime.graph.graph import Graph
 
 #: What an outside relation holds, by its name: data [columns + 1, n].
@@ -62,7 +62,7 @@ class Contents:
             fault = f"the rows so far of {_source(node)} are kept nowhere, and this change would need them"
             raise QueryError(fault, remedy=_REMEDY)
         below = self._graph.inputs(step)
-        if isinstance(node, InputNumbering | TreeSelection):
+        if isinstance(node, Numbered | Selected):
             return self.of(below[0])  # each of parallel trees has all combinations, if asked by itself
         if isinstance(node, MultiJoin | InnerJoin):
             # It has all rows of its inputs, also those of windows and streams that nobody else keeps.
@@ -99,7 +99,7 @@ class Contents:
         fresh = instantiate(node, self._context)
         fresh.begin(Frontier(_BEFORE))
         # What the left side of a tree's root brings meets what its right side holds by then.
-        last = len(inputs) - 1 if isinstance(node, LeftDrivenJoin) else 0
+        last = len(inputs) - 1 if isinstance(node, LeftJoined) else 0
         moved = [at(one, Frontier(_BEFORE + max(0, last - position))) for position, one in enumerate(inputs)]
         return bag(fresh.process(moved, Frontier(_BEFORE + 2)))
 
