@@ -28,11 +28,12 @@ test: setup ## Run the tests on two cores (all but the soak tests)
 	@sh scripts/preflight.sh >/dev/null
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile
 
-check: setup ## Lint, formatting, types, and who may import whom
-	$(BIN)/ruff check $(CODE)
-	$(BIN)/ruff format --check $(CODE)
+check: setup ## Lint, formatting, types, who may import whom, and what stands twice
+	$(BIN)/ruff check $(CODE) scripts
+	$(BIN)/ruff format --check $(CODE) scripts
 	$(BIN)/mypy $(CODE)
 	$(BIN)/lint-imports --no-logo
+	$(BIN)/python scripts/duplicates.py src
 
 bench: setup ## Measure Kasen against its peers (every script in benchmarks/)
 	@sh scripts/run_all.sh benchmarks $(BIN)/python

@@ -1,4 +1,4 @@
-"""The meaning of cells: what a text or a Python value is as a value of a CQL type.
+"""The meaning of cells: what a text (see text_values) or a Python value is as a value of a CQL type.
 
 These functions are the rule. Kernels and Arrow read whole columns where they are sure to come to the same,
 and leave every other row to these. Values are encoded as in a batch (DECIMAL scaled, DOUBLE as its bits,
@@ -8,7 +8,6 @@ TIMESTAMP in µs), but VARCHAR is still a str.
 from __future__ import annotations
 
 import math
-import re
 import struct
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta
@@ -17,6 +16,7 @@ from decimal import ROUND_HALF_UP, Context, Decimal
 import numpy as np
 
 from kasen.connect.layout import Layout
+from kasen.text_values import parse_text
 from kasen.types import BIGINT, Kind, Type, byte_length
 
 Value = int | str | None
@@ -28,15 +28,6 @@ BAD_DIFF = "bad diff"
 
 LOWEST, GREATEST = -(2**63), 2**63 - 1
 
-_LIMITS = {Kind.INTEGER: 2**31, Kind.BIGINT: 2**63}
-_BOOLEANS = {"true": 1, "t": 1, "1": 1, "false": 0, "f": 0, "0": 0}
-# Possessive (++, *+): trying every way to cut a row of digits in two takes the square of its length.
-_INTEGER = re.compile(r"([+-]?)(?=[0-9])0*+([0-9]*+)")
-_DECIMAL = re.compile(r"([+-]?)(?:(?=[0-9])0*+([0-9]*+)(?:\.([0-9]*+))?|\.([0-9]++))")
-_DOUBLE = re.compile(r"[+-]?(([0-9]++\.?[0-9]*+|\.[0-9]++)(e[+-]?[0-9]++)?|nan|inf(inity)?)", re.IGNORECASE)
-_TIMESTAMP = re.compile(
-    r"([0-9]{4})-([0-9]{2})-([0-9]{2})(?:[ T]([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]{1,6}))?)?"
-)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _NAN = 0x7FF8000000000000
@@ -124,7 +115,9 @@ def _from_number(cell: int | float | Decimal, type_: Type) -> int:
         return _scaled(exact, type_)
     _need(type_.is_integer or type_.kind is Kind.TIMESTAMP)
     _need(exact == exact.to_integral_value())
-    return _in_range(int(exact), type_)
+    limit = 2**31 if type_.kind is Kind.INTEGER else 2**63
+    _need(-limit <= exact < limit)
+    return int(exact)
 
 
 def _nearest(cell: int | float | Decimal) -> float:
@@ -158,68 +151,15 @@ def from_text(text: str, type_: Type) -> int | str:
     if type_.kind is Kind.VARCHAR:
         text.encode("utf-8")  # half of a surrogate pair is no character, and could never be written
         return text
-    return _PARSERS[type_.kind](text.strip(" "), type_)
-
-
-def _integer(text: str, type_: Type) -> int:
-    found = _matched(_INTEGER.fullmatch(text))
-    _need(len(found[2]) <= 19)
-    return _in_range(int(found[1] + (found[2] or "0")), type_)
-
-
-def _decimal(text: str, type_: Type) -> int:
-    found = _matched(_DECIMAL.fullmatch(text))
-    whole, fraction = found[2] or "", found[3] or found[4] or ""
-    _need(len(whole) <= 19)
-    # Half away from zero: the first digit that is cut off decides, whatever follows it.
-    scaled = int(whole + fraction[: type_.scale].ljust(type_.scale, "0") or "0")
-    scaled += fraction[type_.scale : type_.scale + 1] >= "5"
-    _need(scaled < 10**type_.precision)
-    return -scaled if found[1] == "-" else scaled
-
-
-def _double(text: str, _: Type) -> int:
-    _matched(_DOUBLE.fullmatch(text))
-    return double_bits(float(text))
-
-
-def _boolean(text: str, _: Type) -> int:
-    _need(text.lower() in _BOOLEANS)
-    return _BOOLEANS[text.lower()]
-
-
-def _timestamp(text: str, _: Type) -> int:
-    found = _matched(_TIMESTAMP.fullmatch(text))
-    year, month, day, hour, minute, second = (int(part or 0) for part in found.groups()[:6])
-    micros = int((found[7] or "").ljust(6, "0"))
-    return (datetime(year, month, day, hour, minute, second, micros, tzinfo=UTC) - _EPOCH) // _MICROSECOND
-
-
-_PARSERS = {
-    Kind.INTEGER: _integer,
-    Kind.BIGINT: _integer,
-    Kind.DECIMAL: _decimal,
-    Kind.DOUBLE: _double,
-    Kind.BOOLEAN: _boolean,
-    Kind.TIMESTAMP: _timestamp,
-}
-
-
-def _matched(found: re.Match[str] | None) -> re.Match[str]:
-    if found is None:
+    value = parse_text(text, type_)
+    if value is None:
         raise ValueError("the text does not stand for a value of the type")
-    return found
+    return double_bits(value) if isinstance(value, float) else value
 
 
 def _need(condition: bool) -> None:
     if not condition:
         raise ValueError("not a value of the type")
-
-
-def _in_range(value: int, type_: Type) -> int:
-    limit = _LIMITS.get(type_.kind, 2**63)
-    _need(-limit <= value < limit)
-    return value
 
 
 def double_bits(value: float) -> int:

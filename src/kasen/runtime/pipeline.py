@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from kasen.engine.batch import END, I64, Batch, Frontier, concat, empty, matrix, orderings
+from kasen.engine.batch import END, I64, Batch, Frontier, concat, empty, orderings
 from kasen.engine.failures import Failures
 from kasen.engine.operator import State, words_in
 from kasen.engine.parallel import share
@@ -29,7 +29,16 @@ from kasen.plan.lower.instantiate import Context
 from kasen.plan.lower.lower import is_net
 from kasen.plan.physical import App, Plan, check_changes, own_nodes, plan_query
 from kasen.runtime.graph.graph import Graph
-from kasen.runtime.input.feed import Feed, InputRows, as_batch, join, number_tuples, skip, times_of
+from kasen.runtime.input.feed import (
+    Feed,
+    InputRows,
+    as_batch,
+    input_words,
+    join,
+    number_tuples,
+    skip,
+    times_of,
+)
 from kasen.runtime.input.relation import Relation
 from kasen.runtime.live.live import LiveQueries, Planned
 from kasen.runtime.live.retained import RetainedStreams
@@ -319,7 +328,7 @@ class RunningPipeline:
         if not self._graph.begun:
             begin = min(first or Frontier(0, 0), self._begins or END)
             self._graph.begin(begin)
-            sources |= {name: _at(rows, begin) for name, rows in self._tables.items()}
+            sources |= {name: rows.entering(begin) for name, rows in self._tables.items()}
         self._upto = upto
         if not sources and not self.live.told and not self._graph.stirs_before(upto):
             return answer
@@ -525,7 +534,7 @@ class RunningPipeline:
         one = self.catalog.input(name)
         assert one is not None
         rows = self._tables.get(name)
-        return _at(rows, Frontier(0)) if rows is not None else empty(len(one.schema))
+        return rows.entering(Frontier(0)) if rows is not None else empty(len(one.schema))
 
     # ------------------------------------------------------------ state
 
@@ -576,10 +585,7 @@ class RunningPipeline:
 
     def _held_words(self) -> Iterator[I64]:
         """Every word that may be the code of a text: what a snapshot holds, and static tables."""
-        for rows in self._tables.values():
-            yield from rows.data
-        for feed in self._feeds.values():
-            yield from feed.held_words()
+        yield from input_words(self._tables, self._feeds)
         states = [each.snapshot() for each in self._relations.values()]
         states += self._retained.snapshot().values()
         states += [each for name, each in self.live.pending().items() if name != "live.names"]
@@ -621,13 +627,6 @@ class RunningPipeline:
         for change in prepared:
             self.catalog.apply(change)
         self.pending = [one for one in self.catalog.bind(saved["pending"]) if one.at is not None]
-
-
-def _at(rows: InputRows, instant: Frontier) -> Batch:
-    """A static table's rows, entering at one instant."""
-    count = len(rows)
-    ts, seq_tick = np.full(count, instant.ts, np.int64), np.full(count, instant.seq_tick, np.int64)
-    return Batch(ts, seq_tick, np.ones(count, np.int64), matrix(rows.data))
 
 
 def _names_in(change: CatalogChange) -> tuple[int | None, tuple[str, ...]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from datetime import datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 
@@ -13,6 +12,8 @@ from sqlglot import exp
 from kasen.cql import nodes
 from kasen.cql.expr import Expr, Literal
 from kasen.cql.text import Text
+from kasen.text_values import DECIMAL, parse_text
+from kasen.text_values import INTEGER as WHOLE
 from kasen.types import (
     BIGINT,
     BOOLEAN,
@@ -27,10 +28,6 @@ from kasen.types import (
     decimal,
 )
 
-_EPOCH = datetime(1970, 1, 1)
-_TIMESTAMP = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}([ T][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?)?")
-_INTEGER = re.compile(r"[+-]?[0-9]+")
-_DECIMAL = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)")
 # Durations reach no further than this: twice it still fits in a BIGINT.
 _LONGEST = 2**62
 
@@ -47,7 +44,7 @@ _TYPES: dict[exp.DType, Type] = {
 def number(node: exp.Literal, text: Text, negative: bool = False) -> Literal:
     """An integer is INTEGER or BIGINT, `1.50` a DECIMAL, `1e3` a DOUBLE."""
     digits = f"-{node.this}" if negative else str(node.this)
-    if _INTEGER.fullmatch(digits):
+    if WHOLE.fullmatch(digits):
         found = _integer(digits)
         if found is None:
             limit = "-9223372036854775808" if negative else "9223372036854775807"
@@ -72,13 +69,10 @@ def shortened(digits: str) -> str:
 
 
 def _integer(digits: str) -> Literal | None:
-    # Python refuses to read integers of thousands of digits; none of those fits anyway.
-    if len(digits.lstrip("+-").lstrip("0")) > 19:
+    value = parse_text(digits, BIGINT)
+    if value is None:
         return None
-    value = int(digits)
-    if -(2**31) <= value < 2**31:
-        return Literal(INTEGER, value)
-    return Literal(BIGINT, value) if -(2**63) <= value < 2**63 else None
+    return Literal(INTEGER if -(2**31) <= value < 2**31 else BIGINT, value)
 
 
 def _decimal(digits: str) -> Literal | None:
@@ -92,13 +86,8 @@ def _decimal(digits: str) -> Literal | None:
 
 def parse_timestamp(value: str) -> int | None:
     """ISO text to µs since 1970, or None."""
-    value = value.strip()
-    if not _TIMESTAMP.fullmatch(value):
-        return None
-    try:
-        return (datetime.fromisoformat(value) - _EPOCH) // timedelta(microseconds=1)
-    except ValueError:
-        return None
+    found = parse_text(value.strip(), TIMESTAMP)
+    return None if found is None else int(found)
 
 
 def convert_text(arg: Expr, wanted: Type, node: exp.Expr, text: Text) -> Literal:
@@ -122,13 +111,11 @@ def _converted(value: str, wanted: Type) -> Literal | None:
     if wanted.kind is Kind.BOOLEAN:
         return Literal(BOOLEAN, value.lower() == "true") if value.lower() in ("true", "false") else None
     if wanted.is_integer:
-        return _integer(value) if _INTEGER.fullmatch(value) else None
-    if wanted.kind is Kind.DECIMAL and _DECIMAL.fullmatch(value):
+        return _integer(value)
+    if wanted.kind is Kind.DECIMAL and DECIMAL.fullmatch(value):
         return _decimal(value)
-    try:
-        return Literal(DOUBLE, float(value)) if "_" not in value else None
-    except ValueError:
-        return None
+    number = parse_text(value, DOUBLE)
+    return None if number is None else Literal(DOUBLE, number)
 
 
 def _family(type_: Type) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 from kasen.engine.batch import I64, Batch
 from kasen.engine.deferred_batch import DeferredBatch, RowSelection, on_two_cores, selections_of
 from kasen.engine.expr.kernels import block_program as kernel
+from kasen.engine.expr.kernels.instructions import LOAD
 
 #: From how many rows on a program is worth its while.
 _WORTH = 256
@@ -84,13 +85,13 @@ def _with_room(parts: Sequence[RowSelection], out: I64) -> _Work:
 
 def _in_place(code: I64) -> I64:
     """The same program for whole columns, which need not be loaded: they are read where they lie."""
-    columns = {int(to): -1 - int(which) for op, to, which, _ in code if op == kernel.LOAD}
+    columns = {int(to): -1 - int(which) for op, to, which, _ in code if op == LOAD}
     last = len(code) - 1  # is to be written in any case
     return np.array(
         [
-            (op, to, a, b) if op == kernel.LOAD else (op, to, columns.get(a, a), columns.get(b, b))
+            (op, to, a, b) if op == LOAD else (op, to, columns.get(a, a), columns.get(b, b))
             for at, (op, to, a, b) in enumerate(code.tolist())
-            if op != kernel.LOAD or at == last
+            if op != LOAD or at == last
         ],
         np.int64,
     )

@@ -21,7 +21,7 @@ from kasen.cql.expr import (
     ScalarQuery,
     WindowBound,
 )
-from kasen.engine.expr.scalar.parse import timestamp_text
+from kasen.text_values import timestamp_text
 from kasen.types import BIGINT, Kind, Type
 
 _INFIX = {"+", "-", "*", "/", "%", "=", "<>", "<", "<=", ">", ">="}

@@ -6,7 +6,7 @@ alone, so batch boundaries cannot change it. Rows wait here until no earlier one
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kasen.engine import parallel
-from kasen.engine.batch import I64, TICK_BITS, Batch, Columns, matrix, ones, zeros
+from kasen.engine.batch import I64, TICK_BITS, Batch, Columns, Frontier, matrix, ones, zeros
 from kasen.engine.deferred_batch import DeferredBatch, RowSelection
 from kasen.engine.kernels.instants import ascends, check_times, number_two, share_a_time
 from kasen.engine.operator import State
@@ -74,6 +74,12 @@ class InputRows:
         data = [column[first:last] for column in self.data]
         kept = True if self._ascends else None
         return InputRows(self.ts[first:last], self.diff[first:last], data, self.stood[first:last], kept)
+
+    def entering(self, at: Frontier) -> Batch:
+        """The rows, those of a static table, as changes that enter at one instant."""
+        count = len(self)
+        ts, seq_tick = np.full(count, at.ts, np.int64), np.full(count, at.seq_tick, np.int64)
+        return Batch(ts, seq_tick, np.ones(count, np.int64), matrix(self.data))
 
 
 def no_rows(columns: int) -> InputRows:
@@ -343,3 +349,11 @@ def skip(feeds: dict[str, Feed], name: str) -> int | None:
         return None
     feeds[name].advance(min(others))
     return min(others)
+
+
+def input_words(tables: Mapping[str, InputRows], feeds: Mapping[str, Feed]) -> Iterator[I64]:
+    """Every word of static tables and of rows that wait that may be the code of a text."""
+    for rows in tables.values():
+        yield from rows.data
+    for feed in feeds.values():
+        yield from feed.held_words()

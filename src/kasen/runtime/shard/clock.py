@@ -18,7 +18,7 @@ from kasen.engine.batch import I64, Batch, Frontier, concat, matrix, zeros
 from kasen.engine.operator import State, words_in
 from kasen.engine.text.dictionary import Dictionary
 from kasen.plan.physical import Plan
-from kasen.runtime.input.feed import Feed, InputRows, as_batch, join, number_tuples, skip
+from kasen.runtime.input.feed import Feed, InputRows, as_batch, input_words, join, number_tuples, skip
 from kasen.runtime.input.relation import Relation
 from kasen.runtime.live.contents import at
 from kasen.runtime.shard.shipment import CHANGE, Shipper, pack_changes
@@ -288,7 +288,7 @@ class Clock:
             self._begun = True
             orders.begin = first or Frontier(0, 0)
             for name, rows in self._tables.items():
-                orders.changes[name] = pack_changes(self._shippers[name], _at(rows, orders.begin))
+                orders.changes[name] = pack_changes(self._shippers[name], rows.entering(orders.begin))
             self._tables = self._tables if self.keeps_tables else {}
         for name, batches in changes.items():
             batch = concat(batches, self._columns[name]) if len(batches) > 1 else batches[0]
@@ -303,7 +303,7 @@ class Clock:
         if found.begun and found.comes:
             found.counts = dict(self._counts)
             held = {name: each.contents() for name, each in self._relations.items()}
-            held |= {name: _at(rows, Frontier(0, 0)) for name, rows in self._tables.items()}
+            held |= {name: rows.entering(Frontier(0, 0)) for name, rows in self._tables.items()}
             found.contents = {
                 name: pack_changes(self._shippers[name], at(batch, Frontier(splice.at, 0)))
                 for name, batch in held.items()
@@ -377,10 +377,7 @@ class Clock:
             self.dictionary.forget(self._held_words)
 
     def _held_words(self) -> Iterator[I64]:
-        for rows in self._tables.values():
-            yield from rows.data
-        for feed in self._feeds.values():
-            yield from feed.held_words()
+        yield from input_words(self._tables, self._feeds)
         for relation in self._relations.values():
             yield from words_in(relation.snapshot())
 
@@ -406,10 +403,3 @@ class Clock:
                 data = np.array(table["data"], np.int64, order="C")
                 nothing = zeros(data.shape[1])
                 self._tables[key.removeprefix("table.")] = InputRows(nothing, nothing + 1, data, nothing)
-
-
-def _at(rows: InputRows, instant: Frontier) -> Batch:
-    """A static table's rows, entering at one instant."""
-    count = len(rows)
-    ts, seq_tick = np.full(count, instant.ts, np.int64), zeros(count) + instant.seq_tick
-    return Batch(ts, seq_tick, np.ones(count, np.int64), matrix(rows.data))

@@ -168,28 +168,13 @@ class Aggregate(Operator, LoopStep):
         return Batch(one[0], one[1], one[2], np.zeros((columns + 1, 1), np.int64))
 
     def _go_on(self, batch: Batch) -> int:
-        return int(
-            kernel.aggregate(
-                batch.ts,
-                batch.seq_tick,
-                batch.diff,
-                batch.data,
-                self._layout.parts,
-                self._layout.outs,
-                self._groups.table,
-                self._groups.records,
-                self._pool,
-                self._queues,
-                self._pairs,
-                self._dictionary.labels if self._texts else self._no_labels,
-                self._groups.touched,
-                self._guesses,
-                self._slots,
-                self._out.buffer,
-                self._control,
-                self._scratch,
-            )
-        )
+        labels = self._dictionary.labels if self._texts else self._no_labels
+        why = kernel.aggregate(
+            batch.ts, batch.seq_tick, batch.diff, batch.data, self._layout.parts, self._layout.outs,
+            self._groups.table, self._groups.records, self._pool, self._queues, self._pairs, labels,
+            self._groups.touched, self._guesses, self._slots, self._out.buffer, self._control, self._scratch,
+        )  # fmt: skip
+        return int(why)
 
     def _make_room(self, why: int) -> None:
         control = self._control

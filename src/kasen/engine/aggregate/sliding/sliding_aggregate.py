@@ -241,29 +241,14 @@ class SlidingAggregate(Operator):
         self._entry_words = panes.PARTS + run
 
     def _go_on(self, batch: Batch) -> int:
-        return int(
-            kernel.slide(
-                batch.ts,
-                batch.diff,
-                batch.data,
-                self._layout.parts,
-                self._layout.outs,
-                self._groups.table,
-                self._groups.records,
-                self._ring,
-                self._groups.touched,
-                self._dirty,
-                self._guesses,
-                self._slots,
-                self._queues,
-                self._pool,
-                self._dictionary.labels if self._texts else self._no_labels,
-                self._out.buffer,
-                self._control,
-                self._shape,
-                self._scratch,
-            )
-        )
+        labels = self._dictionary.labels if self._texts else self._no_labels
+        why = kernel.slide(
+            batch.ts, batch.diff, batch.data, self._layout.parts, self._layout.outs,
+            self._groups.table, self._groups.records, self._ring, self._groups.touched, self._dirty,
+            self._guesses, self._slots, self._queues, self._pool, labels, self._out.buffer,
+            self._control, self._shape, self._scratch,
+        )  # fmt: skip
+        return int(why)
 
     # ------------------------------------------------------------ making room
 

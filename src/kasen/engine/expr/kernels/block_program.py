@@ -1,11 +1,11 @@
 """Expressions a block of rows at a time, as programs: for batches too long for the processor's cache.
 
-`code` holds instructions of SIZE words: what to do, the register to set, the registers read. A register is a
-row of `registers` and holds one value a row of the block, as a batch has it; those of constants are filled
-once, when the program is made. A register below zero is a column itself, of which a block reads its part
-where it lies; the first column is -1. What an instruction does is found out once a block, and a block's
-values stay in the nearest cache from the first instruction to the last, so that a row costs little more than
-reading it.
+`code` holds some of the instructions of programs, of SIZE words each: what to do, the register to
+set, the registers read. A register is a row of `registers` and holds one value per row of the block, as a
+batch has it; those of constants are filled once, when the program is made. A register below zero is a
+column itself, of which a block reads its part where it lies; the first column is -1. What an instruction
+does is found out once per block, and a block's values stay in the nearest cache from the first instruction
+to the last, so that a row costs little more than reading it.
 
 Only for rows without NULLs. A program that fails for any row gives up: what a failure means, and for which
 rows it counts, is the business of those who evaluate the expression the slow way then.
@@ -17,14 +17,33 @@ from typing import Any
 
 import numpy as np
 
+from kasen.engine.expr.kernels.instructions import (
+    ADD,
+    ADD_DOUBLE,
+    AND,
+    EQUAL,
+    LESS,
+    LESS_EQUAL,
+    LOAD,
+    MULTIPLY,
+    MULTIPLY_DOUBLE,
+    NOT,
+    OR,
+    SUBTRACT,
+    SUBTRACT_DOUBLE,
+    UNEQUAL,
+)
 from kasen.engine.expr.kernels.scalar import product_overflows
 from kasen.engine.kernels.compiled import M, V, compiled
 
 OP, TO, A, B, SIZE = range(5)
 
-LOAD, EQUAL, UNEQUAL, LESS, LESS_EQUAL, AND, OR, NOT = range(8)
-ADD, SUBTRACT, MULTIPLY = range(8, 11)
-ADD_DOUBLE, SUBTRACT_DOUBLE, MULTIPLY_DOUBLE, COMPARABLE = range(11, 15)
+#: What blocks can do; and what only they do: DOUBLEs' bits to numbers that compare as the DOUBLEs do.
+SUPPORTED = {
+    *(LOAD, AND, OR, NOT, EQUAL, UNEQUAL, LESS, LESS_EQUAL, ADD, SUBTRACT, MULTIPLY),
+    *(ADD_DOUBLE, SUBTRACT_DOUBLE, MULTIPLY_DOUBLE),
+}
+COMPARABLE = -1
 
 #: How many rows a block has at most, and how many different columns a program may read.
 BLOCK, COLUMNS = 1024, 4
@@ -148,7 +167,10 @@ def _run(
             b = column[first : first + size]
         else:
             b = registers[np.uint64(b_at)]
-        if op <= NOT:
+        if op == COMPARABLE:
+            for i in range(size):
+                to[i] = a[i] ^ _TURN if a[i] < 0 else a[i]
+        elif op <= LESS_EQUAL:
             _decide(op, a, b, to, size)
         elif op == MULTIPLY:
             if not _multiply(a, b, to, size):
@@ -156,9 +178,6 @@ def _run(
         elif op <= SUBTRACT:
             if not _add(op, a, b, to, size):
                 return False
-        elif op == COMPARABLE:
-            for i in range(size):
-                to[i] = a[i] ^ _TURN if a[i] < 0 else a[i]
         else:
             _double(op, a, b, to, size)
     return True

@@ -1,7 +1,4 @@
-"""Exact decimals: numbers scaled to int64, at most 18 digits. Conventions as in scalar.py.
-
-A result that needs more digits than its type has, fails: its magnitude is above `limit` = 10^p - 1.
-"""
+"""Rounding of doubles, and conversions between doubles and decimals. Conventions as in scalar.py."""
 
 from __future__ import annotations
 
@@ -11,8 +8,6 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from kasen.engine.expr.kernels.scalar import plus, product_overflows, step, times, truncated_quotient
-
 I64 = npt.NDArray[np.int64]
 F64 = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
@@ -20,106 +15,6 @@ Mask = npt.NDArray[np.bool_]
 _EXACT_IN_DOUBLE = 2**53
 # A quotient with this many bits has a double's 53 and two to round by.
 _QUOTIENT = 2**54
-
-
-@njit("int64(int64, int64)", cache=True, nogil=True)
-def half_away(a: int, unit: int) -> int:
-    """a / unit, halves away from zero; 1 <= unit <= 10^18."""
-    quotient = truncated_quotient(a, unit)
-    rest = a - quotient * unit
-    if abs(rest) >= unit - abs(rest):
-        quotient += 1 if a > 0 else -1
-    return quotient
-
-
-@njit("int64(int64[::1], int64[::1], int64, int64, int64, int64[::1], boolean[::1])", cache=True, nogil=True)
-def add_decimal(x: I64, y: I64, x_factor: int, y_factor: int, limit: int, out: I64, failed: Mask) -> int:
-    """x * x_factor + y * y_factor, where one factor is a power of ten and the other 1 or -1.
-
-    If a factor takes one side out of int64, the sum has more than 18 digits whatever the other side is.
-    """
-    dx, dy, failures = step(len(x)), step(len(y)), 0
-    for i in range(len(out)):
-        a, b = x[i * dx], y[i * dy]
-        wide = product_overflows(a, x_factor) or product_overflows(b, y_factor)
-        left, right = times(a, x_factor), times(b, y_factor)
-        total = plus(left, right)
-        wide = wide or ((left ^ total) & (right ^ total)) < 0
-        out[i] = total
-        failed[i] = wide or total > limit or total < -limit
-        failures += failed[i]
-    return failures
-
-
-@njit("int64(int64[::1], int64[::1], int64, int64[::1], boolean[::1])", cache=True, nogil=True)
-def multiply_decimal(x: I64, y: I64, limit: int, out: I64, failed: Mask) -> int:
-    """x * y."""
-    dx, dy, failures = step(len(x)), step(len(y)), 0
-    for i in range(len(out)):
-        a, b = x[i * dx], y[i * dy]
-        product = times(a, b)
-        out[i] = product
-        failed[i] = product_overflows(a, b) or product > limit or product < -limit
-        failures += failed[i]
-    return failures
-
-
-@njit("int64(int64[::1], int64, int64, int64[::1], boolean[::1])", cache=True, nogil=True)
-def scale_up(x: I64, factor: int, limit: int, out: I64, failed: Mask) -> int:
-    """x * factor: more digits after the point. Also for integers, whose scale is 0."""
-    failures = 0
-    for i in range(len(out)):
-        scaled = times(x[i], factor)
-        out[i] = scaled
-        failed[i] = product_overflows(x[i], factor) or scaled > limit or scaled < -limit
-        failures += failed[i]
-    return failures
-
-
-@njit("int64(int64[::1], int64, int64, int64[::1], boolean[::1])", cache=True, nogil=True)
-def scale_down(x: I64, unit: int, limit: int, out: I64, failed: Mask) -> int:
-    """x / unit: fewer digits after the point, halves away from zero."""
-    failures = 0
-    for i in range(len(out)):
-        scaled = half_away(x[i], unit)
-        out[i] = scaled
-        failed[i] = scaled > limit or scaled < -limit
-        failures += failed[i]
-    return failures
-
-
-@njit("int64(int64[::1], int64, int64, int64[::1], boolean[::1])", cache=True, nogil=True)
-def round_to_unit(x: I64, unit: int, limit: int, out: I64, failed: Mask) -> int:
-    """The nearest multiple of `unit`, halves away from zero; x may be any int64."""
-    failures = 0
-    for i in range(len(out)):
-        quotient = half_away(x[i], unit)
-        rounded = times(quotient, unit)
-        out[i] = rounded
-        failed[i] = product_overflows(quotient, unit) or rounded > limit or rounded < -limit
-        failures += failed[i]
-    return failures
-
-
-@njit("void(int64[::1], int64, boolean, int64[::1])", cache=True, nogil=True, error_model="numpy")
-def whole_units(x: I64, unit: int, up: bool, out: I64) -> None:
-    """floor(x / unit), or ceil if `up`."""
-    for i in range(len(out)):
-        floor = x[i] // unit
-        out[i] = floor + 1 if up and floor * unit != x[i] else floor
-
-
-@njit("int64(int64[::1], int64, int64, int64[::1], boolean[::1])", cache=True, nogil=True)
-def truncate_units(x: I64, unit: int, bits: int, out: I64, failed: Mask) -> int:
-    """x / unit toward zero, as an integer of `bits` bits: the cast to INTEGER (32) or BIGINT (64)."""
-    most = (1 << (bits - 1)) - 1
-    failures = 0
-    for i in range(len(out)):
-        quotient = x[i] if unit == 1 else truncated_quotient(x[i], unit)
-        out[i] = quotient
-        failed[i] = quotient > most or quotient < -most - 1
-        failures += failed[i]
-    return failures
 
 
 @njit("float64(float64)", cache=True, nogil=True)

@@ -13,38 +13,52 @@ from typing import Any
 
 import numpy as np
 
-from kasen.engine.expr.kernels.decimal import half_away, nearest_quotient, round_half_away
-from kasen.engine.expr.kernels.scalar import minus, plus, product_overflows, times, truncated_quotient
+from kasen.engine.expr.kernels.decimal import nearest_quotient, round_half_away
+from kasen.engine.expr.kernels.exact import decimal, integer
+from kasen.engine.expr.kernels.instructions import (
+    ABSOLUTE,
+    ABSOLUTE_DOUBLE,
+    ADD_DOUBLE,
+    AND,
+    CEILING,
+    DECIMAL_TO_DOUBLE,
+    DIVIDE_DOUBLE,
+    DOUBLE_TO_INT,
+    EQUAL,
+    FLOOR,
+    IS_DISTINCT,
+    IS_NULL,
+    JUMP,
+    JUMP_FALSE,
+    JUMP_NOT_NULL,
+    JUMP_NOT_TRUE,
+    JUMP_TRUE,
+    LESS,
+    LESS_EQUAL,
+    LOAD,
+    MODULO_DOUBLE,
+    MOVE,
+    MULTIPLY_DOUBLE,
+    NEGATE_DOUBLE,
+    NOT,
+    NULL_OF,
+    OR,
+    PICK,
+    ROOT,
+    ROUND_DIGITS,
+    ROUND_DOUBLE,
+    SIGN,
+    SUBTRACT_DOUBLE,
+    UNEQUAL,
+)
 from kasen.engine.kernels.compiled import M, V, compiled
 from kasen.engine.kernels.views import as_bits, as_double
+from kasen.engine.stream.kernels.value_order import comparable
 
 #: The words of an instruction.
 OP, TO, A, B, P, Q, R, SIZE = range(8)
 
-LOAD, MOVE, JUMP, JUMP_FALSE, JUMP_TRUE, JUMP_NOT_TRUE, JUMP_NOT_NULL = range(7)
-AND, OR, NOT, IS_NULL, IS_DISTINCT, EQUAL, UNEQUAL, PICK = range(7, 15)
-#: Comparisons and PICK order values as P says; as in operators.batch.
-LESS, LESS_EQUAL = 15, 16
-ADD, SUBTRACT, MULTIPLY, DIVIDE, MODULO, NEGATE, ABSOLUTE = range(17, 24)
-ADD_DOUBLE, SUBTRACT_DOUBLE, MULTIPLY_DOUBLE, DIVIDE_DOUBLE, MODULO_DOUBLE = range(24, 29)
-NEGATE_DOUBLE, ABSOLUTE_DOUBLE, SIGN, ROOT, FLOOR, CEILING, ROUND_DOUBLE, ROUND_DIGITS = range(29, 37)
-ADD_DECIMAL, MULTIPLY_DECIMAL, SCALE_UP, SCALE_DOWN, ROUND_UNIT, FLOOR_UNITS, CEILING_UNITS = range(37, 44)
-TRUNCATE_UNITS, DOUBLE_TO_INT, DOUBLE_TO_DECIMAL, DECIMAL_TO_DOUBLE, NULL_OF = range(44, 49)
-
-_DOUBLE, _TEXT = 1, 2
-_TURN = 0x7FFFFFFFFFFFFFFF
-_LEAST = -(2**63)
 _EXACT_IN_DOUBLE = 2**53
-
-
-@compiled("int64(int64, int64, int64[::1])")
-def comparable(value: Any, order: Any, labels: Any) -> Any:
-    """A number that compares as the value does."""
-    if order == _TEXT:
-        return labels[value] if len(labels) else value
-    if order == _DOUBLE and value < 0:
-        return value ^ _TURN
-    return value
 
 
 @compiled("int64(float64)")
@@ -55,61 +69,7 @@ def canonical(value: Any) -> Any:
 
 @compiled("Tuple((int64, boolean))(int64, int64, int64, int64, int64, int64)", inline=False)
 def _decimal(op: Any, a: Any, b: Any, p: Any, q: Any, r: Any) -> Any:
-    """As the kernels of these names in decimal.py; p, q, r are their settings."""
-    if op == ADD_DECIMAL:
-        wide = product_overflows(a, p) or product_overflows(b, q)
-        left, right = times(a, p), times(b, q)
-        total = plus(left, right)
-        wide = wide or ((left ^ total) & (right ^ total)) < 0
-        return total, wide or total > r or total < -r
-    if op == MULTIPLY_DECIMAL:
-        product = times(a, b)
-        return product, product_overflows(a, b) or product > p or product < -p
-    if op == SCALE_UP:
-        scaled = times(a, p)
-        return scaled, product_overflows(a, p) or scaled > q or scaled < -q
-    if op == SCALE_DOWN:
-        scaled = half_away(a, p)
-        return scaled, scaled > q or scaled < -q
-    if op == ROUND_UNIT:
-        quotient = half_away(a, p)
-        rounded = times(quotient, p)
-        return rounded, product_overflows(quotient, p) or rounded > q or rounded < -q
-    if op == FLOOR_UNITS:
-        return a // p, False
-    if op == CEILING_UNITS:
-        floor = a // p
-        return floor + 1 if floor * p != a else floor, False
-    # TRUNCATE_UNITS
-    quotient = a if p == 1 else truncated_quotient(a, p)
-    most = (1 << (q - 1)) - 1
-    return quotient, quotient > most or quotient < -most - 1
-
-
-@compiled(f"Tuple((int64, boolean))(int64, int64, int64, {V}, int64)")
-def _exact(op: Any, a: Any, b: Any, code: Any, at: Any) -> Any:
-    """Integers and decimals: the result, and whether there is none."""
-    if op == ADD:
-        total = plus(a, b)
-        return total, ((a ^ total) & (b ^ total)) < 0
-    if op == SUBTRACT:
-        rest = minus(a, b)
-        return rest, ((a ^ b) & (a ^ rest)) < 0
-    if op == MULTIPLY:
-        return times(a, b), product_overflows(a, b)
-    if op == DIVIDE:
-        if b == 0 or (b == -1 and a == _LEAST):
-            return 0, True
-        return truncated_quotient(a, b), False
-    if op == MODULO:
-        if b == 0:
-            return 0, True
-        return 0 if b == -1 else a - truncated_quotient(a, b) * b, False
-    if op == NEGATE:
-        return minus(0, a), a == _LEAST
-    if op == ABSOLUTE:
-        return minus(0, a) if a < 0 else a, a == _LEAST
-    return _decimal(op, a, b, code[at + P], code[at + Q], code[at + R])
+    return decimal(op, a, b, p, q, r)
 
 
 @compiled("Tuple((int64, boolean))(int64, int64, int64, int64, int64)", inline=False)
@@ -240,8 +200,11 @@ def evaluate(code: Any, registers: Any, data: Any, row: Any, diff: Any, labels: 
                     op >= DOUBLE_TO_INT and op <= DECIMAL_TO_DOUBLE
                 ):
                     result, failed = _inexact(op, value, other, code[at + P], code[at + Q])
+                elif op <= ABSOLUTE:
+                    result, failed = integer(op, value, other)
                 else:
-                    result, failed = _exact(op, value, other, code, at)
+                    settings = code[at + P], code[at + Q], code[at + R]
+                    result, failed = _decimal(op, value, other, *settings)
                 registers[to] = 0 if failed else result
                 registers[to + 1] = 1 if failed else 0
                 if failed and diff > 0:

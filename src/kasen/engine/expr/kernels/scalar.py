@@ -14,17 +14,13 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-I64 = npt.NDArray[np.int64]
 F64 = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 
-_LEAST = -(2**63)
 # Between these a product's double is too coarse to tell whether the product fits (2^63 is 9.22e18).
 _SURELY_FITS = 9.2e18
 _SURELY_NOT = 9.3e18
 
-_INT2 = "int64(int64[::1], int64[::1], int64[::1], boolean[::1])"
-_INT1 = "int64(int64[::1], int64[::1], boolean[::1])"
 _DOUBLE2 = "void(float64[::1], float64[::1], float64[::1])"
 _DOUBLE2_CHECKED = "int64(float64[::1], float64[::1], float64[::1], boolean[::1])"
 _COMPARE = "void(float64[::1], float64[::1], boolean[::1])"
@@ -59,32 +55,6 @@ def times(a: int, b: int) -> int:
     return int(np.int64(np.uint64(a) * np.uint64(b)))
 
 
-@njit(_INT2, cache=True, nogil=True)
-def add_int(x: I64, y: I64, out: I64, failed: Mask) -> int:
-    """x + y; fails on overflow, which shows as a sign that neither operand has."""
-    dx, dy, failures = step(len(x)), step(len(y)), 0
-    for i in range(len(out)):
-        a, b = x[i * dx], y[i * dy]
-        total = plus(a, b)
-        out[i] = total
-        failed[i] = ((a ^ total) & (b ^ total)) < 0
-        failures += failed[i]
-    return failures
-
-
-@njit(_INT2, cache=True, nogil=True)
-def subtract_int(x: I64, y: I64, out: I64, failed: Mask) -> int:
-    """x - y; fails on overflow."""
-    dx, dy, failures = step(len(x)), step(len(y)), 0
-    for i in range(len(out)):
-        a, b = x[i * dx], y[i * dy]
-        rest = minus(a, b)
-        out[i] = rest
-        failed[i] = ((a ^ b) & (a ^ rest)) < 0
-        failures += failed[i]
-    return failures
-
-
 @njit("boolean(int64, int64)", cache=True, nogil=True)
 def product_overflows(a: int, b: int) -> bool:
     """Whether a * b leaves int64. Its double tells, unless it is so near the limit that the sign does."""
@@ -96,18 +66,6 @@ def product_overflows(a: int, b: int) -> bool:
     return (times(a, b) < 0) != ((a < 0) != (b < 0))
 
 
-@njit(_INT2, cache=True, nogil=True)
-def multiply_int(x: I64, y: I64, out: I64, failed: Mask) -> int:
-    """x * y; fails on overflow."""
-    dx, dy, failures = step(len(x)), step(len(y)), 0
-    for i in range(len(out)):
-        a, b = x[i * dx], y[i * dy]
-        out[i] = times(a, b)
-        failed[i] = product_overflows(a, b)
-        failures += failed[i]
-    return failures
-
-
 @njit("int64(int64, int64)", cache=True, nogil=True, error_model="numpy")
 def truncated_quotient(a: int, b: int) -> int:
     """a / b toward zero. b is not 0, and not -1 beside the least integer (the processor would trap)."""
@@ -115,52 +73,6 @@ def truncated_quotient(a: int, b: int) -> int:
     if quotient < 0 and quotient * b != a:
         quotient += 1
     return quotient
-
-
-@njit(_INT2, cache=True, nogil=True)
-def divide_int(x: I64, y: I64, out: I64, failed: Mask) -> int:
-    """x / y toward zero; fails for y = 0, and for the least integer by -1."""
-    dx, dy, failures = step(len(x)), step(len(y)), 0
-    for i in range(len(out)):
-        a, b = x[i * dx], y[i * dy]
-        failed[i] = b == 0 or (b == -1 and a == _LEAST)
-        out[i] = 0 if failed[i] else truncated_quotient(a, b)
-        failures += failed[i]
-    return failures
-
-
-@njit(_INT2, cache=True, nogil=True)
-def modulo_int(x: I64, y: I64, out: I64, failed: Mask) -> int:
-    """x % y with the sign of x; fails for y = 0."""
-    dx, dy, failures = step(len(x)), step(len(y)), 0
-    for i in range(len(out)):
-        a, b = x[i * dx], y[i * dy]
-        failed[i] = b == 0
-        out[i] = 0 if b == 0 or b == -1 else a - truncated_quotient(a, b) * b
-        failures += failed[i]
-    return failures
-
-
-@njit(_INT1, cache=True, nogil=True)
-def negate_int(x: I64, out: I64, failed: Mask) -> int:
-    """-x; fails for the least integer."""
-    failures = 0
-    for i in range(len(out)):
-        out[i] = minus(0, x[i])
-        failed[i] = x[i] == _LEAST
-        failures += failed[i]
-    return failures
-
-
-@njit(_INT1, cache=True, nogil=True)
-def abs_int(x: I64, out: I64, failed: Mask) -> int:
-    """|x|; fails for the least integer."""
-    failures = 0
-    for i in range(len(out)):
-        out[i] = minus(0, x[i]) if x[i] < 0 else x[i]
-        failed[i] = x[i] == _LEAST
-        failures += failed[i]
-    return failures
 
 
 # ---------------------------------------------------------------- doubles

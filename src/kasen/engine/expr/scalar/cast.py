@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from kasen.engine.expr.kernels import decimal
-from kasen.engine.expr.scalar.arithmetic import digits_limit
-from kasen.engine.expr.scalar.lift import checked_unary, unary, unary_kernel
+from kasen.engine.expr.scalar import exact
+from kasen.engine.expr.scalar.lift import checked_unary, exact_unary, unary, unary_kernel
 from kasen.engine.expr.scalar.memo import Memo, encode
-from kasen.engine.expr.scalar.parse import parser, printer
 from kasen.engine.expr.vector import BOOL, DOUBLE, INT, Operation, Vector, dtype_of
 from kasen.engine.failures import Failures
 from kasen.engine.text.dictionary import Dictionary
+from kasen.text_values import parse_text, printer
 from kasen.types import Kind, Type
-
-_BITS = {Kind.INTEGER: 32, Kind.BIGINT: 64}
 
 
 def cast(have: Type, want: Type, dictionary: Dictionary, failures: Failures) -> Operation | None:
     """The conversion; None if it changes nothing."""
-    if have == want or _holds(have, want):
+    if have == want or exact.holds(have, want):
         return None
     if have.is_null:
         null = np.zeros(1, dtype_of(want)), np.ones(1, BOOL)
         return lambda _: null
     if have.kind is Kind.VARCHAR:
-        return Memo(parser(want), want, dictionary, failures)
+        return Memo(partial(parse_text, type_=want), want, dictionary, failures)
     if want.kind is Kind.VARCHAR:
         return _to_text(have, want, dictionary, failures)
     if have.kind is Kind.BOOLEAN:
@@ -35,29 +35,18 @@ def cast(have: Type, want: Type, dictionary: Dictionary, failures: Failures) -> 
     return _number(have, want, failures)
 
 
-def _holds(have: Type, want: Type) -> bool:
-    """Whether every value of `have` is, as it is held, the same value of `want`."""
-    if have.kind is Kind.DECIMAL:
-        return want.kind is Kind.DECIMAL and want.scale == have.scale and want.precision >= have.precision
-    return have.kind is Kind.INTEGER and want.kind is Kind.BIGINT
-
-
 def _number(have: Type, want: Type, failures: Failures) -> Operation:
-    """Between numbers. Integers are decimals of scale 0."""
+    """Between numbers."""
     if have.kind is Kind.DOUBLE:
         if want.kind is Kind.DECIMAL:
-            limit = digits_limit(want)
+            limit = exact.digits_limit(want)
             return checked_unary(decimal.double_to_decimal, INT, failures, 10.0**want.scale, limit)
-        return checked_unary(decimal.double_to_int, INT, failures, _BITS[want.kind])
+        return checked_unary(decimal.double_to_int, INT, failures, exact.BITS[want.kind])
     if want.kind is Kind.DOUBLE:
         return unary_kernel(decimal.decimal_to_double, DOUBLE, 10**have.scale)
-    if want.kind is not Kind.DECIMAL:
-        return checked_unary(decimal.truncate_units, INT, failures, 10**have.scale, _BITS[want.kind])
-    if want.scale >= have.scale:
-        factor = 10 ** (want.scale - have.scale)
-        return checked_unary(decimal.scale_up, INT, failures, factor, digits_limit(want))
-    unit = 10 ** (have.scale - want.scale)
-    return checked_unary(decimal.scale_down, INT, failures, unit, digits_limit(want))
+    step = exact.cast(have, want)
+    assert step is not None, "casts that change nothing are left out"
+    return exact_unary(step, failures)
 
 
 def _to_text(have: Type, want: Type, dictionary: Dictionary, failures: Failures) -> Operation:

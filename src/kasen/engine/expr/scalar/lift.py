@@ -6,7 +6,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from kasen.engine.expr.vector import BOOL, Operation, Values, Vector, either, width
+from kasen.engine.expr.kernels.exact import KERNELS
+from kasen.engine.expr.scalar.exact import Exact
+from kasen.engine.expr.vector import BOOL, INT, Operation, Values, Vector, either, width
 from kasen.engine.failures import Failures
 
 Kernel = Callable[..., object]
@@ -48,6 +50,26 @@ def checked_unary(
         return out, nulls
 
     return operation
+
+
+def exact_unary(step: Exact, failures: Failures) -> Operation:
+    """An instruction that reads one operand."""
+    kernel, settings = KERNELS[step.op], step[1:]
+
+    def operation(arg: Vector) -> Vector:
+        values, nulls = arg
+        out = np.empty(len(values), INT)
+        failed = np.empty(len(values), BOOL)
+        if kernel(values, values, *settings, out, failed):
+            nulls = failures.null(failed, nulls)
+        return out, nulls
+
+    return operation
+
+
+def exact_binary(step: Exact, failures: Failures) -> Operation:
+    """An instruction that reads two operands."""
+    return checked_binary(KERNELS[step.op], INT, failures, *step[1:])
 
 
 def binary(function: Callable[[Values, Values], Values]) -> Operation:

@@ -104,15 +104,9 @@ def _join_one(table: Any, step: Any, control: Any, work: Any, labels: Any, from_
     if pairs:
         out = matrix(table[step, OWN_DATA], table[step, WORDS], pairs)
         out_diff = vector(table[step, OWN_DIFF], pairs)
-        at, other_at = (0, words - 1) if from_left else (other_words - 1, 0)
         for n in range(pairs):
             out_diff[n] = diff * others[slot, WEIGHT]
-            for c in range(words - 1):
-                out[at + c, n] = data[c, 0]
-            for c in range(other_words - 1):
-                out[other_at + c, n] = others[slot, SLOT + c]
-            nulls = (data[words - 1, 0] << at) | (others[slot, SLOT + other_words - 1] << other_at)
-            out[words + other_words - 2, n] = nulls
+            join.write_pair(data, 0, from_left != 0, others, slot, out, n)
             slot = others[slot, NEXT]
         if table[step, CODE_SIZE]:
             kept = satisfying(table, step, out, out_diff, pairs, control, work[PLACES], labels)

@@ -16,7 +16,8 @@ _FEW = 12
 
 
 @compiled(f"int64(int64, int64, {V})")
-def _comparable(value: Any, order: Any, labels: Any) -> Any:
+def comparable(value: Any, order: Any, labels: Any) -> Any:
+    """A number that compares as the value does."""
     if order == _TEXT:
         return labels[value] if len(labels) else value
     if order == _DOUBLE and value < 0:
@@ -36,7 +37,7 @@ def _is_before(data: Any, diff: Any, orders: Any, labels: Any, one: Any, other: 
             return (data[last, one] >> column) & 1 == 1
         a, b = data[column, one], data[column, other]
         if a != b:
-            return _comparable(a, orders[column], labels) < _comparable(b, orders[column], labels)
+            return comparable(a, orders[column], labels) < comparable(b, orders[column], labels)
     return diff[one] < diff[other]
 
 
@@ -81,7 +82,7 @@ def undecided(column: Any, order: Any, rows: Any, count: Any, labels: Any) -> An
         value, after = column[row], column[row + np.uint64(1)]
         rows[np.uint64(kept)] = rows[k]
         kept += np.int64(value == after)
-        descends += _comparable(value, order, labels) > _comparable(after, order, labels)
+        descends += comparable(value, order, labels) > comparable(after, order, labels)
     return -1 if descends else kept
 
 

@@ -6,7 +6,16 @@ import numpy as np
 import numpy.typing as npt
 
 from kasen.engine.kernels.compiled import compiled
-from kasen.engine.text.kernels.cell_values import CELLS, LOWER, MINUS, PLUS, POINT, ZERO, is_digit, trim
+from kasen.engine.text.kernels.cell_values import (
+    CELLS,
+    LOWER,
+    MINUS,
+    PLUS,
+    POINT,
+    ZERO,
+    is_digit,
+    unsigned_part,
+)
 from kasen.engine.text.kernels.marks import READ, ROUND
 
 I64 = npt.NDArray[np.int64]
@@ -28,10 +37,7 @@ def read_doubles(
     for row in range(len(marks)):
         if marks[row] != mark:
             continue
-        pos, end = trim(data, starts[row], ends[row])
-        negative = pos < end and data[pos] == MINUS
-        if pos < end and (negative or data[pos] == PLUS):
-            pos += 1
+        negative, pos, end = unsigned_part(data, starts[row], ends[row])
         mantissa, digits, power = 0, 0, 0
         seen_point, exact = False, True
         while pos < end and (is_digit(data[pos]) or (data[pos] == POINT and not seen_point)):

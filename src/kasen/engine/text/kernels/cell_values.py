@@ -2,7 +2,7 @@
 
 Every function looks at the cells whose mark is `mark`. A cell that it is sure of gets its value and the
 mark READ; any other keeps its mark, and the caller decides about it at leisure. So these functions need not
-know every rule, but what they accept must be what kasen.connect.values makes of the same text.
+know every rule, but what they accept must be what kasen.text_values makes of the same text.
 """
 
 from __future__ import annotations
@@ -39,6 +39,15 @@ def trim(data: U8, begin: int, end: int) -> tuple[int, int]:
     return begin, end
 
 
+@compiled(f"Tuple((boolean, int64, int64))({BYTES}, int64, int64)")
+def unsigned_part(data: U8, begin: int, end: int) -> tuple[bool, int, int]:
+    """Whether a minus stands first; the span without the blanks around it and without its sign."""
+    begin, end = trim(data, begin, end)
+    negative = begin < end and data[begin] == MINUS
+    signed = negative or (begin < end and data[begin] == PLUS)
+    return negative, begin + 1 if signed else begin, end
+
+
 @compiled("boolean(uint8)")
 def is_digit(byte: int) -> bool:
     return ZERO <= byte <= NINE
@@ -52,10 +61,7 @@ def read_integers(
     for row in range(len(marks)):
         if marks[row] != mark:
             continue
-        pos, end = trim(data, starts[row], ends[row])
-        negative = pos < end and data[pos] == MINUS
-        if pos < end and (negative or data[pos] == PLUS):
-            pos += 1
+        negative, pos, end = unsigned_part(data, starts[row], ends[row])
         if not 0 < end - pos <= SAFE_DIGITS:
             continue
         number = 0
@@ -81,10 +87,7 @@ def read_decimals(
     for row in range(len(marks)):
         if marks[row] != mark:
             continue
-        pos, end = trim(data, starts[row], ends[row])
-        negative = pos < end and data[pos] == MINUS
-        if pos < end and (negative or data[pos] == PLUS):
-            pos += 1
+        negative, pos, end = unsigned_part(data, starts[row], ends[row])
         if pos == end:
             continue
         number, digits, fraction, up = 0, 0, -1, 0

@@ -55,7 +55,7 @@ def _strict(call: Call, dictionary: Dictionary, failures: Failures) -> Operation
         case "sqrt":
             return arithmetic.square_root(failures)
         case "floor" | "ceil":
-            return arithmetic.whole(call.op, types[0])
+            return arithmetic.whole(call.op, types[0], failures)
         case "=" | "<>" | "<" | "<=" | ">" | ">=":
             return comparison.comparison(call.op, types[0], dictionary)
         case "is_distinct":

@@ -1,35 +1,26 @@
 """Bound expressions to programs that run on one row at a time (engine/expr/kernels/row_program), for loops.
 
-The meaning is that of compile_expr. Functions on texts, and those of the calendar, have no program: they
-work on the dictionary, which kernels cannot add to.
+Programs for long batches are made of these (block_compile). The meaning is that of compile_expr. Functions on
+texts, and those of the calendar, have no program: they work on the dictionary, which kernels cannot add to.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from decimal import Decimal
 
 import numpy as np
 
 from kasen.cql.expr import Call, Case, Cast, Column, Expr, Literal, conjuncts
-from kasen.engine.batch import ORDER_DOUBLE, ORDER_INTEGER, ORDER_TEXT
-from kasen.engine.expr.kernels import row_program as vm
+from kasen.engine.batch import ORDER_DOUBLE, ORDER_INTEGER, ORDER_TEXT, double_bits
+from kasen.engine.expr.kernels import instructions as vm
+from kasen.engine.expr.kernels.row_program import OP, SIZE, P, Q
 from kasen.engine.expr.row_program import Program
+from kasen.engine.expr.scalar import exact
 from kasen.engine.expr.vector import constant
 from kasen.engine.text.dictionary import Dictionary
+from kasen.plan.lower.expr.compiler import ExprCompiler
 from kasen.types import MAX_DECIMAL_DIGITS, Kind, Type
 
-_INT_MOST = 2**63 - 1
-_BITS = {Kind.INTEGER: 32, Kind.BIGINT: 64}
-_EXACT = {
-    "+": vm.ADD,
-    "-": vm.SUBTRACT,
-    "*": vm.MULTIPLY,
-    "/": vm.DIVIDE,
-    "%": vm.MODULO,
-    "ts_add": vm.ADD,
-    "ts_diff": vm.SUBTRACT,
-}
 _DOUBLE = {
     "+": vm.ADD_DOUBLE,
     "-": vm.SUBTRACT_DOUBLE,
@@ -52,6 +43,12 @@ def program_of_items(items: Sequence[Expr], dictionary: Dictionary) -> Program:
     return maker.program(results)
 
 
+def program_of_value(expr: Expr, dictionary: Dictionary) -> Program:
+    """A program whose one result, in a register, is the expression's value."""
+    maker = _ProgramWriter(dictionary)
+    return maker.program([-1 - maker.compile(expr)])
+
+
 def program_of_condition(condition: Expr, dictionary: Dictionary) -> Program:
     """A program whose one result is TRUE where the condition is. It ends at the first part that is not."""
     maker = _ProgramWriter(dictionary)
@@ -70,13 +67,11 @@ def order_of(type_: Type) -> int:
     return codes.get(type_.kind, ORDER_INTEGER)
 
 
-class _ProgramWriter:
-    """Writes one program. Each value has a register of its own, so constants keep theirs."""
+class _ProgramWriter(ExprCompiler[int]):
+    """Writes one program: a part becomes a register. Each value has its own, so constants keep theirs."""
 
     def __init__(self, dictionary: Dictionary) -> None:
-        self._dictionary = dictionary
-        if not len(dictionary):
-            dictionary.constant("")  # a NULL text is held as code 0, which must be some text's
+        super().__init__(dictionary)
         self._code: list[list[int]] = []
         self._registers: list[tuple[int, int]] = []
         self._columns: dict[int, int] = {}
@@ -84,11 +79,8 @@ class _ProgramWriter:
 
     def program(self, results: Sequence[int]) -> Program:
         # Columns are read before anything else, so that no jump can miss them.
-        shift = len(self._loads) * vm.SIZE
-        code = [
-            [*line[: vm.P], line[vm.P] + shift, *line[vm.Q :]] if _jumps(line) else line
-            for line in self._code
-        ]
+        shift = len(self._loads) * SIZE
+        code = [[*line[:P], line[P] + shift, *line[Q:]] if _jumps(line) else line for line in self._code]
         return Program(
             np.array([*self._loads, *code], np.int64).reshape(-1),
             np.array(self._registers, np.int64).reshape(-1),
@@ -106,35 +98,20 @@ class _ProgramWriter:
     def land(self, jumps: Sequence[int]) -> None:
         """Lets jumps that were written lead to here."""
         for jump in jumps:
-            self._code[jump][vm.P] = len(self._code) * vm.SIZE
+            self._code[jump][P] = len(self._code) * SIZE
 
-    def compile(self, expr: Expr) -> int:
-        """The register that holds the expression's value."""
-        match expr:
-            case Column(index=index):
-                if index not in self._columns:
-                    self._columns[index] = to = self.register()
-                    self._loads.append([vm.LOAD, to, index, 0, 0, 0, 0])
-                return self._columns[index]
-            case Literal(type=type_, value=value):
-                return self._literal(value, type_)
-            case Cast(type=type_, arg=arg):
-                return self._cast(arg.type, type_, self.compile(arg))
-            case Case():
-                return self._case(expr)
-            case Call(op="and" | "or" | "coalesce"):
-                return self._lazy(expr)
-            case Call():
-                return self._call(expr)
-        raise AssertionError(f"{type(expr).__name__} does not reach the operators")
+    def _column(self, expr: Column) -> int:
+        if expr.index not in self._columns:
+            self._columns[expr.index] = to = self.register()
+            self._loads.append([vm.LOAD, to, expr.index, 0, 0, 0, 0])
+        return self._columns[expr.index]
 
-    def _literal(self, value: bool | int | float | str | Decimal | None, type_: Type) -> int:
-        values, nulls = constant(value, type_, self._dictionary)
+    def _literal(self, expr: Literal) -> int:
+        values, nulls = constant(expr.value, expr.type, self._dictionary)
         if nulls is not None:
             return self.register(0, 1)
-        if type_.kind is Kind.DOUBLE:
-            number = float(values[0])
-            values = np.array([np.nan if number != number else number + 0.0]).view(np.int64)
+        if expr.type.kind is Kind.DOUBLE:
+            values = double_bits(values)
         return self.register(int(values[0]))
 
     def _lazy(self, expr: Call) -> int:
@@ -215,26 +192,25 @@ class _ProgramWriter:
             self.emit(vm.OR, to, to, equal)
 
     def _arithmetic(self, expr: Call, to: int, a: int, b: int) -> None:
-        result = expr.type
-        if result.kind is Kind.DOUBLE:
+        if expr.type.kind is Kind.DOUBLE:
             self.emit(_DOUBLE[expr.op], to, a, b)
-        elif result.kind is not Kind.DECIMAL:
-            self.emit(_EXACT[expr.op], to, a, b)
-        elif expr.op == "*":
-            self.emit(vm.MULTIPLY_DECIMAL, to, a, b, _limit(result))
         else:
-            left, right = (10 ** (result.scale - arg.type.scale) for arg in expr.args)
-            self.emit(vm.ADD_DECIMAL, to, a, b, left, right if expr.op == "+" else -right, _limit(result))
+            step = exact.arithmetic(expr.op, expr.type, [arg.type for arg in expr.args])
+            self.emit(step.op, to, a, b, step.p, step.q, step.r)
+
+    def _exact(self, step: exact.Exact | None, to: int, a: int) -> None:
+        """An instruction that reads one operand; none if nothing changes."""
+        if step is None:
+            self.emit(vm.MOVE, to, a)
+        else:
+            self.emit(step.op, to, a, None, step.p, step.q, step.r)
 
     def _whole(self, expr: Call, to: int, a: int) -> None:
         arg = expr.args[0].type
-        up = expr.op == "ceil"
         if arg.kind is Kind.DOUBLE:
-            self.emit(vm.CEILING if up else vm.FLOOR, to, a)
-        elif arg.kind is Kind.DECIMAL:
-            self.emit(vm.CEILING_UNITS if up else vm.FLOOR_UNITS, to, a, p=10**arg.scale)
+            self.emit(vm.CEILING if expr.op == "ceil" else vm.FLOOR, to, a)
         else:
-            self.emit(vm.MOVE, to, a)
+            self._exact(exact.whole(expr.op, arg), to, a)
 
     def _round(self, expr: Call, to: int, a: int) -> None:
         digits: int | None = None
@@ -257,14 +233,10 @@ class _ProgramWriter:
             else:
                 self.emit(vm.ROUND_DIGITS, to, a, p=_bits(10.0**digits))
             return
-        scale, limit = (type_.scale, _limit(type_)) if type_.kind is Kind.DECIMAL else (0, _INT_MOST)
-        places = scale - (digits or 0)
+        places = type_.scale - (digits or 0)
         if places > MAX_DECIMAL_DIGITS:
             raise NoProgramError("ROUND to that many digits")
-        if places <= 0:
-            self.emit(vm.MOVE, to, a)
-        else:
-            self.emit(vm.ROUND_UNIT, to, a, p=10**places, q=limit)
+        self._exact(exact.rounded(type_, places) if places > 0 else None, to, a)
 
     def _cast(self, have: Type, want: Type, a: int) -> int:
         if have == want:
@@ -285,26 +257,13 @@ class _ProgramWriter:
     def _cast_number(self, have: Type, want: Type, to: int, a: int) -> None:
         if have.kind is Kind.DOUBLE:
             if want.kind is Kind.DECIMAL:
-                self.emit(vm.DOUBLE_TO_DECIMAL, to, a, p=_bits(10.0**want.scale), q=_limit(want))
+                self.emit(vm.DOUBLE_TO_DECIMAL, to, a, p=_bits(10.0**want.scale), q=exact.digits_limit(want))
             else:
-                self.emit(vm.DOUBLE_TO_INT, to, a, p=_BITS[want.kind])
+                self.emit(vm.DOUBLE_TO_INT, to, a, p=exact.BITS[want.kind])
         elif want.kind is Kind.DOUBLE:
             self.emit(vm.DECIMAL_TO_DOUBLE, to, a, p=10**have.scale)
-        elif want.kind is not Kind.DECIMAL:
-            if have.kind is Kind.INTEGER and want.kind is Kind.BIGINT:
-                self.emit(vm.MOVE, to, a)
-            else:
-                self.emit(vm.TRUNCATE_UNITS, to, a, p=10**have.scale, q=_BITS[want.kind])
-        elif want.scale >= have.scale:
-            self.emit(vm.SCALE_UP, to, a, p=10 ** (want.scale - have.scale), q=_limit(want))
         else:
-            self.emit(vm.SCALE_DOWN, to, a, p=10 ** (have.scale - want.scale), q=_limit(want))
-
-
-def _limit(type_: Type) -> int:
-    """The greatest magnitude of a DECIMAL's scaled number."""
-    most: int = 10**type_.precision - 1
-    return most
+            self._exact(exact.cast(have, want), to, a)
 
 
 def _bits(number: float) -> int:
@@ -312,4 +271,4 @@ def _bits(number: float) -> int:
 
 
 def _jumps(line: list[int]) -> bool:
-    return vm.JUMP <= line[vm.OP] <= vm.JUMP_NOT_NULL
+    return vm.JUMP <= line[OP] <= vm.JUMP_NOT_NULL

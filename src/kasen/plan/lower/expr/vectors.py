@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from kasen.cql.expr import Call, Case, Cast, Column, Expr, Literal, conjuncts
+from kasen.cql.expr import Call, Case, Column, Expr, Literal, conjuncts
 from kasen.engine.batch import Batch, empty
 from kasen.engine.expr.scalar import logic
 from kasen.engine.expr.scalar.cast import cast
@@ -31,6 +31,7 @@ from kasen.engine.expr.vector import (
 from kasen.engine.failures import Failures
 from kasen.engine.text.dictionary import Dictionary
 from kasen.plan.lower.expr.calls import FALLIBLE, operation
+from kasen.plan.lower.expr.compiler import ExprCompiler
 from kasen.types import Kind, Type
 
 _NO_ROWS = empty(0)
@@ -108,38 +109,26 @@ class _Compiled:
     fallible: bool = False
 
 
-class _Compiler:
+class _Compiler(ExprCompiler[_Compiled]):
     def __init__(self, dictionary: Dictionary, failures: Failures) -> None:
-        self._dictionary = dictionary
+        super().__init__(dictionary)
         self._failures = failures
-        if not len(dictionary):
-            dictionary.constant("")  # a NULL text is held as code 0, which must be some text's
 
-    def compile(self, expr: Expr) -> _Compiled:
-        match expr:
-            case Column(type=type_, index=index):
-                return _Compiled(load(index, type_))
-            case Literal(type=type_, value=value):
-                return _constant(constant(value, type_, self._dictionary))
-            case Cast(type=type_, arg=arg):
-                convert = cast(arg.type, type_, self._dictionary, self._failures)
-                return self._cast(type_, self.compile(arg), convert)
-            case Case():
-                return self._case(expr)
-            case Call(op="and" | "or" | "coalesce"):
-                return self._lazy(expr)
-            case Call():
-                return self._call(expr)
-        raise AssertionError(f"{type(expr).__name__} does not reach the operators")
+    def _column(self, expr: Column) -> _Compiled:
+        return _Compiled(load(expr.index, expr.type))
+
+    def _literal(self, expr: Literal) -> _Compiled:
+        return _constant(constant(expr.value, expr.type, self._dictionary))
 
     # ------------------------------------------------------------ strict operations
 
-    def _cast(self, type_: Type, arg: _Compiled, convert: Operation | None) -> _Compiled:
+    def _cast(self, have: Type, want: Type, arg: _Compiled) -> _Compiled:
+        convert = cast(have, want, self._dictionary, self._failures)
         if convert is None:
             return arg
         inner = arg.node
         whole = _Compiled(lambda batch, nulls: convert(inner(batch, nulls)), fallible=True)
-        return self._fold(type_, whole, [arg])
+        return self._fold(want, whole, [arg])
 
     def _call(self, expr: Call) -> _Compiled:
         args = [self.compile(arg) for arg in expr.args]

@@ -79,6 +79,22 @@ def look_ahead(
     return int(begin + n)
 
 
+@compiled(f"void({M}, int64, boolean, {M}, int64, {M}, int64)")
+def write_pair(data: I64, row: int, from_left: bool, slots: I64, partner: int, out: I64, n: int) -> None:
+    """Writes a row of `data` beside a row of the other side's bag.
+
+    The output's words are the left row's columns, the right row's columns, and both rows' NULL bits.
+    """
+    columns = data.shape[0] - 1
+    others = out.shape[0] - 1 - columns
+    at, other_at = (0, columns) if from_left else (others, 0)
+    for c in range(columns):
+        out[at + c, n] = data[c, row]
+    for c in range(others):
+        out[other_at + c, n] = slots[partner, WORDS + c]
+    out[columns + others, n] = (data[columns, row] << at) | (slots[partner, WORDS + others] << other_at)
+
+
 @compiled(f"int64(int64, int64, int64, {M}, int64, boolean, {M}, int64, {V}, {V}, {V}, {M}, {V})")
 def pair_up(
     ts: int,
@@ -95,28 +111,58 @@ def pair_up(
     out_data: I64,
     cursor: I64,
 ) -> int:
-    """Writes the row beside `partner` and each row after it in the list; returns the first without room.
-
-    The output's words are the left row's columns, the right row's columns, and both rows' NULL bits.
-    """
-    columns = data.shape[0] - 1
-    others = out_data.shape[0] - 1 - columns
-    at, other_at = (0, columns) if from_left else (others, 0)
+    """Writes the row beside `partner` and each row after it in the list; returns the first without room."""
     n = cursor[WRITTEN]
     while partner != NONE and n < len(out_ts):
         out_ts[n] = ts
         out_sub[n] = seq_tick
         out_diff[n] = diff * slots[partner, WEIGHT]
-        for c in range(columns):
-            out_data[at + c, n] = data[c, row]
-        for c in range(others):
-            out_data[other_at + c, n] = slots[partner, WORDS + c]
-        nulls = (data[columns, row] << at) | (slots[partner, WORDS + others] << other_at)
-        out_data[columns + others, n] = nulls
+        write_pair(data, row, from_left, slots, partner, out_data, n)
         n += 1
         partner = slots[partner, NEXT]
     cursor[WRITTEN] = n
     return partner
+
+
+_OUT = f"{V}, {V}, {V}, {M}, {V}"
+
+
+@compiled(f"int64({V}, {V}, {V}, {M}, int64, boolean, {V}, {M}, {M}, {V}, int64, {M}, {_OUT})")
+def meet(
+    ts: I64,
+    seq_tick: I64,
+    diff: I64,
+    data: I64,
+    row: int,
+    from_left: bool,
+    keys: I64,
+    slots: I64,
+    heads: I64,
+    counts: I64,
+    key_hash: np.int64,
+    others: I64,
+    out_ts: I64,
+    out_sub: I64,
+    out_diff: I64,
+    out_data: I64,
+    cursor: I64,
+) -> int:
+    """A change meets its partners in the other side's bag, from cursor[PARTNER] on, and enters its own bag.
+
+    Returns DONE, or what has run out of room; called again then, it goes on.
+    """
+    if is_full(slots, counts):
+        cursor[PARTNER] = START
+        return LEFT_FULL if from_left else RIGHT_FULL
+    cursor[PARTNER] = pair_up(
+        ts[row], seq_tick[row], diff[row], data, row, from_left, others, cursor[PARTNER],
+        out_ts, out_sub, out_diff, out_data, cursor,
+    )  # fmt: skip
+    if cursor[PARTNER] != NONE:
+        return OUTPUT_FULL
+    change(slots, heads, counts, keys, data, row, key_hash, diff[row], ts[row])
+    cursor[PARTNER] = START
+    return DONE
 
 
 _SIDE = f"{V}, {V}, {V}, {M}, {V}, {M}, {M}, {V}, {M}"
@@ -155,53 +201,38 @@ def join(
     A row with a NULL in its key matches nothing, so it is not kept.
     """
     l_null, r_null = null_bits(l_keys), null_bits(r_keys)
-    i, j, partner = cursor[LEFT], cursor[RIGHT], cursor[PARTNER]
+    i, j = cursor[LEFT], cursor[RIGHT]
     l_begin, l_end, r_begin, r_end = i, i, j, j
     left_only = len(cursor) > LEFT_ONLY and cursor[LEFT_ONLY] != 0
     status = DONE
-    while i < len(l_ts) or j < len(r_ts):
+    while status == DONE and (i < len(l_ts) or j < len(r_ts)):
         if comes_first(l_ts, l_sub, i, r_ts, r_sub, j):
             if i == l_end:
                 l_begin = i
                 l_end = look_ahead(l_data, l_keys, i, l_slots, l_heads, r_slots, r_heads, l_ahead)
             if not l_data[-1, i] & l_null:
                 key_hash = l_ahead[0, i - l_begin]
-                if is_full(l_slots, l_counts):
-                    status = LEFT_FULL
-                    break
-                if partner == START:
-                    partner = find_key(r_slots, r_heads, r_keys, l_data, l_keys, i, key_hash)
-                partner = pair_up(
-                    l_ts[i], l_sub[i], l_diff[i], l_data, i, True, r_slots, partner,
-                    out_ts, out_sub, out_diff, out_data, cursor,
+                if cursor[PARTNER] == START:
+                    cursor[PARTNER] = find_key(r_slots, r_heads, r_keys, l_data, l_keys, i, key_hash)
+                status = meet(
+                    l_ts, l_sub, l_diff, l_data, i, True, l_keys, l_slots, l_heads, l_counts, key_hash,
+                    r_slots, out_ts, out_sub, out_diff, out_data, cursor,
                 )  # fmt: skip
-                if partner != NONE:
-                    status = OUTPUT_FULL
-                    break
-                change(l_slots, l_heads, l_counts, l_keys, l_data, i, key_hash, l_diff[i], l_ts[i])
-            i += 1
+            i += status == DONE
         else:
             if j == r_end:
                 r_begin = j
                 r_end = look_ahead(r_data, r_keys, j, r_slots, r_heads, l_slots, l_heads, r_ahead)
             if not r_data[-1, j] & r_null:
                 key_hash = r_ahead[0, j - r_begin]
-                if is_full(r_slots, r_counts):
-                    status = RIGHT_FULL
-                    break
-                if partner == START:
-                    partner = NONE
-                    if not left_only:
-                        partner = find_key(l_slots, l_heads, l_keys, r_data, r_keys, j, key_hash)
-                partner = pair_up(
-                    r_ts[j], r_sub[j], r_diff[j], r_data, j, False, l_slots, partner,
-                    out_ts, out_sub, out_diff, out_data, cursor,
+                if left_only:
+                    cursor[PARTNER] = NONE
+                elif cursor[PARTNER] == START:
+                    cursor[PARTNER] = find_key(l_slots, l_heads, l_keys, r_data, r_keys, j, key_hash)
+                status = meet(
+                    r_ts, r_sub, r_diff, r_data, j, False, r_keys, r_slots, r_heads, r_counts, key_hash,
+                    l_slots, out_ts, out_sub, out_diff, out_data, cursor,
                 )  # fmt: skip
-                if partner != NONE:
-                    status = OUTPUT_FULL
-                    break
-                change(r_slots, r_heads, r_counts, r_keys, r_data, j, key_hash, r_diff[j], r_ts[j])
-            j += 1
-        partner = START
-    cursor[LEFT], cursor[RIGHT], cursor[PARTNER] = i, j, partner
+            j += status == DONE
+    cursor[LEFT], cursor[RIGHT] = i, j
     return status

@@ -648,17 +648,29 @@ def take_block(cfg: Any, cursor: Any, work: Any, count: Any) -> None:
             cfg[side, START] = max(cfg[side, START], cfg[side, NEXT] - cfg[side, LENGTH])
 
 
+@compiled(f"boolean({V}, {V}, int64)")
+def lacks_keys(table: Any, cursor: Any, wanted: Any) -> Any:
+    """Whether the table has no room for so many more keys; `cursor` says then how many are wanted."""
+    cursor[WANTED] = wanted
+    return cursor[USED] + wanted > most_keys(len(table) // 2)
+
+
 @compiled(f"int64({RUN}, {J}, {V})")
 def enter_block(
     store: Any, cfg: Any, keys: Any, links: Any, table: Any, heads: Any, l_sub: Any, r_sub: Any,
     l_marks: Any, r_marks: Any, cursor: Any, work: Any, words: Any,
 ) -> Any:  # fmt: skip
-    """The arrivals of the next block enter their chains; how many, 0 if an instant must be done by itself."""
+    """The arrivals of the next block enter their chains; how many.
+
+    0 if an instant must be done by itself: that begins with what leaves.
+    """
     count = plan(store, cfg, keys, l_sub, r_sub, l_marks, r_marks, cursor, work)
     if count:
         look_up(store, cfg, keys, table, work, words, count)
         cursor[USED] += enter_all(cfg, links, table, heads, work, words, count)
         take_block(cfg, cursor, work, count)
+    else:
+        cursor[PHASE] = LEAVING
     return count
 
 
@@ -677,16 +689,13 @@ def match(
             left = cfg[0, COUNT] - cursor[LEFT] + cfg[1, COUNT] - cursor[RIGHT]
             if left == 0:
                 return DONE
-            cursor[WANTED] = min(left, work.shape[1])
-            if cursor[USED] + cursor[WANTED] > most_keys(len(table) // 2):
+            if lacks_keys(table, cursor, min(left, work.shape[1])):
                 return TABLE_FULL
             count = enter_block(
                 store, cfg, keys, links, table, heads, l_sub, r_sub, l_marks, r_marks, cursor, work, words
             )
-            if count == 0:
-                cursor[PHASE] = LEAVING
-                continue
-            cursor[PHASE], cursor[PLANNED], cursor[EXPANDED] = _EXPANDING, count, 0
+            if count:
+                cursor[PHASE], cursor[PLANNED], cursor[EXPANDED] = _EXPANDING, count, 0
         elif cursor[PHASE] == _EXPANDING:
             if not expand(cfg, links, cursor, work, found, pairs):
                 return PAIRS_FULL
@@ -694,8 +703,7 @@ def match(
             cursor[PHASE] = _PLAIN
         elif cursor[PHASE] == LEAVING:
             _, _, n, m = next_instant(store, cfg, l_sub, r_sub, cursor)
-            cursor[WANTED] = n + m
-            if cursor[USED] + cursor[WANTED] > most_keys(len(table) // 2):
+            if lacks_keys(table, cursor, n + m):
                 return TABLE_FULL
             fits = leave(
                 store, cfg, keys, links, table, heads, l_sub, r_sub, l_marks, r_marks, cursor, pairs

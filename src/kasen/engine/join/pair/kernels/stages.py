@@ -18,23 +18,20 @@ from kasen.engine.join.pair.kernels.pair_join import (
     BLOCKS_EXPANDED,
     DONE,
     EXPANDED,
-    LEAVING,
     LEFT,
     PAIRS_FULL,
-    PHASE,
     PLANNED,
     RIGHT,
     RUN,
     SPECIAL,
     TABLE_FULL,
     TAKEN,
-    USED,
-    WANTED,
     J,
     enter_block,
     expand,
+    lacks_keys,
 )
-from kasen.engine.join.pair.kernels.rows import COUNT, I, most_keys
+from kasen.engine.join.pair.kernels.rows import COUNT, I
 from kasen.engine.kernels.compiled import M, V, compiled
 
 _WORKS = "int32[:, :, ::1]"
@@ -58,14 +55,12 @@ def enter_piece(
         if cursor[BLOCKS_ENTERED] == len(works):
             return SPECIAL
         work = works[cursor[BLOCKS_ENTERED]]
-        cursor[WANTED] = min(left, work.shape[1])
-        if cursor[USED] + cursor[WANTED] > most_keys(len(table) // 2):
+        if lacks_keys(table, cursor, min(left, work.shape[1])):
             return TABLE_FULL
         count = enter_block(
             store, cfg, keys, links, table, heads, l_sub, r_sub, l_marks, r_marks, cursor, work, words
         )  # fmt: skip
         if count == 0:
-            cursor[PHASE] = LEAVING
             return SPECIAL
         sizes[cursor[BLOCKS_ENTERED]] = count
         cursor[BLOCKS_ENTERED] += 1

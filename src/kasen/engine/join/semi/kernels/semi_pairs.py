@@ -134,6 +134,7 @@ def find_pairs(
                 if is_full(r_slots, r_counts):
                     status = RIGHT_FULL
                     break
+                # join.meet would do the rest but for the slots; with it, this loop takes a tenth longer.
                 if partner == START:
                     partner = find_key(l_slots, l_heads, l_keys, r_data, r_keys, j, key_hash)
                 slot = partner
