@@ -222,6 +222,20 @@ def test_errors_name_what_is_there() -> None:
 
 def test_explain_is_that_of_the_command_line() -> None:
     assert "query best: relation" in kasen.Pipeline(engine="local").execute(BIDS + BEST).explain()
+    on_spark = kasen.Pipeline(engine="spark", master="local[2]").execute(BIDS + BEST).explain()
+    assert on_spark.startswith("engine: Spark, operators in the driver\n")
+    on_cluster = kasen.Pipeline(engine="spark", master="spark://host:7077").execute(BIDS + BEST).explain()
+    assert on_cluster.startswith("engine: Spark, operators on executors\n")
+
+
+def test_explain_knows_the_queries_that_have_come_since() -> None:
+    p = kasen.Pipeline().execute(BIDS + BEST)
+    p.push("bids", [{"ts": 1, "item": 7, "price": 100}])
+    before = p.explain()
+    p.execute("REGISTER QUERY few AS SELECT item FROM bids [ROWS 3]")
+    assert "query few: relation (item BIGINT)" in p.explain()
+    p.execute("DROP QUERY few")
+    assert p.explain() == before
 
 
 def test_changes_are_pythons_values() -> None:

@@ -85,6 +85,8 @@ def test_a_run_is_looked_at_and_changed_while_it_reads(tmp_path: Path) -> None:
         assert "fives" in shown.stdout, shown.stderr
         explained = ctl(socket, "explain", "fives")
         assert "predicate" in explained.stdout, explained.stderr
+        assert "query fives: " in explained.stdout
+        assert "Filter (step " in explained.stdout
         (gone,) = ask(socket, {"verb": "execute", "text": "DROP QUERY fives"})
         assert gone["ok"]["done"][0].startswith("fives goes at ")
     finally:

@@ -34,8 +34,7 @@ def explain_in_driver(app: App, *, panes: bool) -> str:
 def explain_on_executors(app: App) -> str:
     """On Spark, with the operators on executors."""
     native = lower(plan_shards(app), partials=False)
-    names = {name: scan.names for name, scan in native.scans.items()}
-    body = ["\n".join([*fragment_lines(cut_plan(native.plan), names), *_loops(app)])]
+    body = ["\n".join([*fragment_lines(cut_plan(native.plan), native.names), *_loops(app)])]
     return _text("Spark, operators on executors", app, _inputs(app, native), body)
 
 

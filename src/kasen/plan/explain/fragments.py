@@ -35,10 +35,10 @@ def fragment_lines(cut: FragmentPlan, scans: Names) -> Iterator[str]:
             yield f"loop of {names}: {loop_sharding(cut.plan, stage)}"
 
 
-def exchanges(cut: FragmentPlan) -> str:
+def exchanges(cut: FragmentPlan, scans: Names) -> str:
     """How rows move between shards, in a few words: the name of the job that moves them."""
     edges = [edge for fragment in cut.fragments for edge in fragment.inputs if not edge.instants]
-    ways = [_way(cut, edge, {}) for edge in edges]
+    ways = [_way(cut, edge, scans) for edge in edges]
     return "exchange " + "; ".join(dict.fromkeys(ways)) if ways else "no exchange"
 
 
@@ -63,9 +63,9 @@ class _Level:
             [step.inputs for step in plan.steps],
             {name: step for name, step in outputs.items() if name not in sent},
             plan.app.time,
-            self._leaf,
-            self._shard,
-            [outputs[edge.name] for edge in self._sent],
+            leaf=self._leaf,
+            notes=self._shard,
+            sent=[outputs[edge.name] for edge in self._sent],
         )
 
     def lines(self) -> Iterator[str]:

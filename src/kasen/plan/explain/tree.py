@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 
 from kasen.engine.aggregate.sliding.pane_reduction import PaneRequirements
 from kasen.plan.explain.step import algorithm, describe
@@ -21,73 +20,70 @@ from kasen.types import Schema, Type
 _INDENT = "  "
 
 
-def no_notes(_: int) -> list[str]:
+def _no_notes(_: int) -> list[str]:
     return []
 
 
-@dataclass(slots=True)
 class Forest:
-    """The trees of a graph's outputs. A missing node is no step.
+    """The trees of a graph's outputs; a missing node is no step."""
 
-    `queries` are outputs that steps refer to by name. `leaf` describes an input, `notes` has what else is to
-    be said of a step.
-    """
+    def __init__(
+        self,
+        nodes: Sequence[Node | None],
+        inputs: Sequence[tuple[int, ...]],
+        queries: Mapping[str, int],
+        time: Type,
+        *,
+        leaf: Callable[[Node], str] | None = None,
+        notes: Callable[[int], list[str]] = _no_notes,
+        sent: Sequence[int] = (),
+        numbered: bool = False,
+    ) -> None:
+        """`queries` are outputs that steps refer to by name, `sent` are steps whose rows are sent on.
 
-    nodes: Sequence[Node | None]
-    inputs: Sequence[tuple[int, ...]]
-    queries: Mapping[str, int]
-    time: Type
-    leaf: Callable[[Node], str] | None = None
-    notes: Callable[[int], list[str]] = no_notes
-    #: Steps that are read from outside the graph besides.
-    sent: Sequence[int] = ()
-    #: Whether every step tells its number, or only those that others refer to.
-    numbered: bool = False
-    loops: list[tuple[int, ...]] = field(init=False)
-    _roots: dict[int, str] = field(init=False)
-    _printed: set[int] = field(init=False, default_factory=set)
-    _referred: set[int] = field(init=False)
-    _machine: dict[int, str] = field(init=False)
-    _users: dict[int, list[str]] = field(init=False)
-    _peers: dict[int, list[int]] = field(init=False)
-
-    def __post_init__(self) -> None:
-        stages = stages_of(self.nodes, self.inputs)
-        self.loops = [each for each in stages if len(each) > 1 or each[0] in self.inputs[each[0]]]
-        self._machine = {step: why_called(self._node(step)) or "" for each in self.loops for step in each}
-        self._roots = {}
-        for name, step in self.queries.items():
+        `leaf` describes an input, `notes` has what else is to be said of a step. If `numbered`, every step
+        tells its number, and not only those that others refer to.
+        """
+        self.queries = queries
+        self._nodes = nodes
+        self._inputs = inputs
+        self._time = time
+        self._describe_leaf = leaf
+        self._extra = notes
+        self._numbered = numbered
+        self._printed: set[int] = set()
+        self._roots: dict[int, str] = {}
+        for name, step in queries.items():
             self._roots.setdefault(step, name)
+        stages = stages_of(nodes, inputs)
+        self._loops = [each for each in stages if len(each) > 1 or each[0] in inputs[each[0]]]
+        #: Of each step in a loop, why the loop machine calls it; empty if it runs it.
+        self._machine = {step: why_called(self._node(step)) or "" for each in self._loops for step in each}
         self._users = self._find_users()
         self._peers = self._find_peers()
-        read = Counter([*self.sent, *(source for inputs in self.inputs for source in inputs)])
+        read = Counter([*sent, *(source for each in inputs for source in each)])
         self._referred = {step for step, count in read.items() if count > 1 and step not in self._roots}
         self._referred |= {step for peers in self._peers.values() for step in peers}
 
     @staticmethod
     def of(plan: Plan) -> Forest:
-        steps = plan.steps
-        return Forest(
-            [step.node for step in steps],
-            [step.inputs for step in steps],
-            dict(plan.outputs),
-            plan.app.time,
-        )
+        nodes, inputs = [step.node for step in plan.steps], [step.inputs for step in plan.steps]
+        return Forest(nodes, inputs, dict(plan.outputs), plan.app.time)
 
     def _node(self, step: int) -> Node:
-        node = self.nodes[step]
+        node = self._nodes[step]
         assert node is not None, step
         return node
 
     def _is_leaf(self, step: int) -> bool:
-        return isinstance(self.nodes[step], Scan | Ref)
+        return isinstance(self._nodes[step], Scan | Ref)
 
     def _below(self, step: int) -> Iterator[int]:
         """The step and those below it, as far as they are in its tree."""
         todo, seen = [step], {step}
         while todo:
             yield (each := todo.pop())
-            for source in self.inputs[each]:
+            for source in self._inputs[each]:
                 if source not in seen and source not in self._roots:
                     seen.add(source)
                     todo.append(source)
@@ -103,11 +99,11 @@ class Forest:
     def _find_peers(self) -> dict[int, list[int]]:
         """The sliding aggregates that may share panes with others: those over one input, of equal needs."""
         groups: dict[tuple[int, PaneRequirements, int], list[int]] = defaultdict(list)
-        for step, node in enumerate(self.nodes):
+        for step, node in enumerate(self._nodes):
             wanted = pane_requirements(node) if node is not None and step not in self._machine else None
             if wanted is not None:
                 assert isinstance(node, SlidingAggregate)
-                groups[self.inputs[step][0], wanted, node.pane].append(step)
+                groups[self._inputs[step][0], wanted, node.pane].append(step)
         return {step: group for group in groups.values() if len(group) > 1 for step in group}
 
     # ------------------------------------------------------------ printing
@@ -134,7 +130,7 @@ class Forest:
             else:
                 self._printed.add(step)
                 lines.append(lead + self._line(step))
-                todo += [(source, lead + _INDENT) for source in reversed(self.inputs[step])]
+                todo += [(source, lead + _INDENT) for source in reversed(self._inputs[step])]
         return lines
 
     @property
@@ -144,12 +140,12 @@ class Forest:
 
     def _leaf(self, step: int) -> str:
         node = self._node(step)
-        return describe(node, self.time) if self.leaf is None else self.leaf(node)
+        return describe(node, self._time) if self._describe_leaf is None else self._describe_leaf(node)
 
     def _line(self, step: int) -> str:
         node = self._node(step)
-        text = describe(node, self.time)
-        if self.numbered or step in self._referred:
+        text = describe(node, self._time)
+        if self._numbered or step in self._referred:
             name = algorithm(node)
             text = f"{name} (step {step}){text.removeprefix(name)}"
         notes = self._notes(step)
@@ -168,12 +164,12 @@ class Forest:
         if step in self._machine:
             why = self._machine[step]
             notes.append(f"called by the loop machine: {why}" if why else "in the loop machine")
-        return notes + self.notes(step)
+        return notes + self._extra(step)
 
     def loop_lines(self) -> list[str]:
         """What the loop machine runs."""
         lines = []
-        for stage in self.loops:
+        for stage in self._loops:
             names = ", ".join(name for name, step in self.queries.items() if step in stage)
             called = sum(bool(self._machine[step]) for step in stage)
             inside = f"{called} of them called" if called else "all inside"

@@ -72,6 +72,11 @@ class NativePlan:
         columns = tuple(quoted(field.name) for field in one.schema)
         return self.scans.get(one.name, NativeScan(one.name, columns, None, ()))
 
+    @property
+    def names(self) -> dict[str, tuple[str, ...]]:
+        """What people call the columns of each stream."""
+        return {name: scan.names for name, scan in self.scans.items()}
+
     def types(self, one: Input) -> tuple[Type, ...]:
         """The types of what crosses."""
         partials = self.scan(one).partials

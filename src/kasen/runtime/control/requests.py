@@ -203,7 +203,7 @@ def explain_live(pipeline: RunningPipeline, name: str) -> str:
             return []
         return [f"since: {'the beginning' if begun[0] == -(2**63) else show_instant(begun[0], time)}"]
 
-    forest = replace(_forest(pipeline), notes=remembers, numbered=True)
+    forest = _forest(pipeline, notes=remembers, numbered=True)
     lines = [query.registered.text, *forest.query(query.registered.name, query.registered.schema)]
     for step in sorted(forest.printed):
         operator = operators[step]
@@ -218,12 +218,12 @@ def explain_running(pipeline: RunningPipeline) -> str:
     return explain_forest(replace(pipeline.app, changes=()), _forest(pipeline), schemas)
 
 
-def _forest(pipeline: RunningPipeline) -> Forest:
+def _forest(pipeline: RunningPipeline, **options: Any) -> Forest:
     graph = pipeline.graph
     steps = set(graph.steps)
     every = range(max(steps, default=-1) + 1)
     nodes = [graph.node(step) if step in steps else None for step in every]
-    return Forest(nodes, [graph.inputs(step) for step in every], graph.outputs, pipeline.app.time)
+    return Forest(nodes, [graph.inputs(step) for step in every], graph.outputs, pipeline.app.time, **options)
 
 
 def _listed(words: tuple[int, ...]) -> str:

@@ -139,7 +139,7 @@ class InExecutors(Placement):
         self._live = remote.live
         self._live.held = self._held
         self._cut = remote.cut
-        self._exchanges = exchanges(self._cut)
+        self._exchanges = exchanges(self._cut, inputs.native.names)
         self._relations = [index for index, one in enumerate(self._streams) if one.is_relation]
         self._headed = frozenset(input_.name for input_ in self._streams if input_.connector.format == "csv")
         # By value: an app's own aggregates may be defined where workers cannot import them.

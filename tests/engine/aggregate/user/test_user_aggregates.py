@@ -279,7 +279,7 @@ def test_the_example_of_the_manual_runs(tmp_path: Path, capsys: pytest.CaptureFi
     python = [tmp_path / "stats.py"]
     check.check(app, python)
     explain.explain(app, python)
-    assert "GEOMEAN(d) by k" in capsys.readouterr().out
+    assert "GEOMEAN(d); group by: k; in Python: GEOMEAN;" in capsys.readouterr().out
     run.run_app(app, run.Job(run.Engine.local, tmp_path / "out", python=python))
     found = (tmp_path / "out" / "q.csv").read_text().splitlines()
     assert found[1:] == ["1,0,0,1,x,2.0", "2,0,0,-1,x,2.0", "2,0,0,1,x,4.0", "3,0,0,1,x,", "3,0,0,-1,x,4.0"]
