@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -46,3 +47,10 @@ def test_tests_mirror_the_source() -> None:
         if folder.parts and folder.parts[0] not in WITHOUT_SOURCE and not (SOURCE / folder).is_dir()
     ]
     assert strays == []
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=lambda page: page.stem)
+def test_every_module_that_a_page_names_exists(page: Path) -> None:
+    named = set(re.findall(r"`([\w/]+/\w+\.py)`", page.read_text(encoding="utf-8")))
+    strays = [module for module in named if not ((SOURCE / module).is_file() or (ROOT / module).is_file())]
+    assert sorted(strays) == []
