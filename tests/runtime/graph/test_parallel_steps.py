@@ -174,7 +174,7 @@ def test_answers_are_the_same_whichever_core_is_ahead(
 
     monkeypatch.setattr(SharableSlidingAggregate, "process", hold)
     monkeypatch.setattr(parallel, "_WORTH", 1)
-    monkeypatch.setattr("kasen.runtime.graph.graph.ROWS_A_STEP", 0)
+    monkeypatch.setattr("kasen.runtime.graph.graph.ROWS_PER_STEP", 0)
     monkeypatch.setattr(parallel, "_allowed", True)
     assert answers(SLIDES + SHARED + MIXED, tmp_path) == expected
 
@@ -192,7 +192,7 @@ def test_what_fails_on_the_second_core_is_raised(tmp_path: Path, monkeypatch: py
     plan = planned(SLIDES, tmp_path)
     monkeypatch.setattr(SharableSlidingAggregate, "process", fail)
     monkeypatch.setattr(parallel, "_WORTH", 1)
-    monkeypatch.setattr("kasen.runtime.graph.graph.ROWS_A_STEP", 0)
+    monkeypatch.setattr("kasen.runtime.graph.graph.ROWS_PER_STEP", 0)
     monkeypatch.setattr(parallel, "_allowed", True)
     with pytest.raises(Broken):
         LocalRun(plan, Options(tmp_path, batch=1 << 16)).run()

@@ -19,7 +19,7 @@ from kasen.plan.logical import Node, Scan, twice
 from kasen.plan.lower.instantiate import Context, instantiate
 from kasen.plan.physical import Plan, Step, stages_of
 from kasen.runtime.graph.loop import Loop
-from kasen.runtime.graph.parallel_steps import ROWS_PER_STEP, SingleStep, ParallelStepRunner
+from kasen.runtime.graph.parallel_steps import ROWS_PER_STEP, ParallelStepRunner, SingleStep
 from kasen.runtime.graph.runaway_loops import loop_error, stopped_before
 from kasen.types import Kind, Schema
 

@@ -1,8 +1,9 @@
 """A run of a graph's steps on two cores.
 
-Steps that change nothing but their own state (`Operator.is_independent`) form *sequences*. No sequence reads
-another one, so sequences run side by side; all other steps run one by one. A step that reads a sequence and is
-not part of it waits for the next round. A sequence does the same on any core, so answers never depend on this.
+Steps that change nothing but their own state (`Operator.is_independent`) form *sequences*. No sequence
+reads another one, so sequences run side by side; all other steps run one by one. A step that reads a
+sequence and is not part of it waits for the next round. A sequence does the same on any core, so answers
+never depend on this.
 
 Nothing is kept from run to run, because queries come and go.
 """
@@ -34,7 +35,7 @@ class StepSequence:
 
 
 class ParallelStepRunner:
-    """One run. `out` holds the input and receives each step's output; `readers` counts the readers of a step."""
+    """One run. `out` holds the input and receives each step's output; `readers` counts a step's readers."""
 
     def __init__(
         self,
