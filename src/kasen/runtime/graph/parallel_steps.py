@@ -62,7 +62,7 @@ class ParallelStepRunner:
             parallel.share(self._run_sequences, sequences, rows if is_even else 0)
 
     def next_round(self, todo: Iterable[int]) -> tuple[list[StepSequence], list[int]]:
-        """Runs what must run one by one as far as it can; returns the sequences that can run now, and the rest."""
+        """Runs single steps as far as possible; returns the sequences that can run now, and the rest."""
         #: Where steps are that have not run, and windows that several share. None: they wait.
         homes: dict[Hashable, StepSequence | None] = {}
         later: list[int] = []
