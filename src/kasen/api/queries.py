@@ -10,7 +10,7 @@ from kasen.api.query import Query
 from kasen.cql.bound import CatalogChange, Register, RegisteredQuery
 from kasen.engine.text.dictionary import Dictionary
 from kasen.errors import DataError
-from kasen.runtime.output.kept import AnswerStore
+from kasen.runtime.output.answer_store import AnswerStore
 from kasen.runtime.pipeline import Answer
 from kasen.runtime.pushed import OUTPUT_ROWS
 from kasen.types import Type

@@ -14,7 +14,7 @@ from kasen.connect.plain import Change, ChangeReader
 from kasen.cql.bound import RegisteredQuery
 from kasen.engine.batch import Batch
 from kasen.engine.text.dictionary import Dictionary
-from kasen.runtime.output.kept import AnswerStore, StoredAnswer
+from kasen.runtime.output.answer_store import AnswerStore, StoredAnswer
 from kasen.types import Kind, Type
 
 if TYPE_CHECKING:  # Spark is loaded when it is first used
