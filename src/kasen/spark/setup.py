@@ -36,7 +36,7 @@ def is_local(spark: SparkSession) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class RunParts:
     """What runs the epochs, in one of the two placements."""
 
     pipeline: RunningPipeline | RemotePipeline
@@ -107,7 +107,7 @@ class Setup:
         on_progress: OnProgress,
         on_answer: OnAnswer,
         keep: Callable[[str], None],
-    ) -> Parts:
+    ) -> RunParts:
         """The parts at the record's epoch. `keep` makes a text durable that has changed queries."""
         native = self._native()
         inputs = self._inputs(native)
@@ -127,13 +127,13 @@ class Setup:
         try:
             if isinstance(pipeline, RunningPipeline):
                 driver = InDriver(inputs, pipeline, outputs, store, record)
-                return Parts(pipeline, outputs, RequestHandler(pipeline, outputs, time, keep), driver)
+                return RunParts(pipeline, outputs, RequestHandler(pipeline, outputs, time, keep), driver)
             assert store is not None
             executors = InExecutors(inputs, self._spark, self._shards, pipeline, outputs, store, record)
             # What was changed by hand after the last epoch is in no record yet.
             for text in store.changes().get(record["epoch"] if record is not None else -1, ()):
                 pipeline.execute(text)
-            return Parts(pipeline, outputs, ShardRequestHandler(pipeline, outputs, time, keep), executors)
+            return RunParts(pipeline, outputs, ShardRequestHandler(pipeline, outputs, time, keep), executors)
         except BaseException:
             outputs.close()
             raise
