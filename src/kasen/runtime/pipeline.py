@@ -238,11 +238,18 @@ class RunningPipeline:
     def answers(self) -> Iterator[Answer]:
         """Runs every instant that is complete, in several runs if answers are many or queries change."""
         while True:
-            answer = self.run(self.pace.most(len(self.queries)))
-            self.pace.saw(answer.rows, answer.size)
+            answer = self.run_at_pace()
             yield answer
             if not answer.is_cut:
                 return
+
+    def run_at_pace(self, most: int | None = None) -> Answer:
+        """As `run`, with no more rows than answers and texts are expected for that fit into memory."""
+        longest, before = self.dictionary.longest, self.dictionary.size
+        expected = self.pace.most(len(self.queries), longest)
+        answer = self.run(expected if most is None else min(most, expected))
+        self.pace.saw(answer.rows, answer.size, max(0, self.dictionary.size - before), longest)
+        return answer
 
     def run(self, most: int | None = None) -> Answer:
         """Runs every instant that is complete, or the first of them: those that have about `most` rows, or

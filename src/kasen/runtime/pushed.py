@@ -23,8 +23,6 @@ from kasen.runtime.pipeline import PreparedChange, RunningPipeline
 
 INPUT_ROWS = 1 << 19
 OUTPUT_ROWS = 8_000_000
-#: Runs that may bring less than this are not cut: it would cost more than it saves.
-_LOTS = 1 << 19
 
 #: The query whose reader is furthest behind, and how many more changes it can take.
 Room = Callable[[], tuple[str, int]]
@@ -184,10 +182,7 @@ class PushedRun:
         self.state = Matching.MATCH
         self._moved += 1
         try:
-            pace = self.pipeline.pace
-            most = min(most, pace.most(len(self.pipeline.queries)))
-            answer = self.pipeline.run(most if most < _LOTS else None)
-            pace.saw(answer.rows, answer.size)
+            answer = self.pipeline.run_at_pace(most)
             self._is_behind = answer.is_cut
             if answer.rows:
                 # Rises at once, falls slowly: one burst of matches must not be followed by another.

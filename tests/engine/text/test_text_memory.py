@@ -67,6 +67,63 @@ def test_the_dictionary_follows_what_windows_hold(name: str, monkeypatch: pytest
     assert written < 20_000_000, written
 
 
+def test_long_texts_are_looked_for_by_their_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two hundred texts are few, and twenty megabytes."""
+    monkeypatch.setattr(Dictionary, "least_new_size", 1 << 20)
+    p = kasen.Pipeline().execute(f"{STREAM} REGISTER QUERY q AS ISTREAM(SELECT v FROM s [NOW] WHERE k = 'a')")
+    sizes = []
+    for number in range(200):
+        p.push("s", [{"ts": number, "k": f"{number:0100000}", "v": 1}])
+        sizes.append(running(p).dictionary.size)
+    assert max(sizes) < 3 << 20, sizes
+
+
+def test_rows_run_in_pieces_if_long_texts_are_made_of_theirs() -> None:
+    """Each row makes 100 kB; short texts before them do not tell that."""
+    chain = "||".join(["k"] * 100)
+    p = kasen.Pipeline().execute(f"{STREAM} REGISTER QUERY q AS ISTREAM(SELECT {chain} AS made FROM s [NOW])")
+    sizes: list[int] = []
+    p.query("q").foreach_batch(lambda _, table: sizes.append(table.nbytes))
+    for ts in range(10):
+        p.push("s", [{"ts": ts, "k": "a", "v": 1}])
+    p.push("s", [{"ts": 10 + n, "k": f"{n:01000}", "v": 1} for n in range(3000)]).advance("s", 5000)
+    assert sum(sizes) > 3000 * 100_000
+    assert max(sizes) < 100_000_000, sizes
+
+
+@pytest.mark.parametrize("condition", ["k = '{}'", "k LIKE '%{}'", "UPPER(k) <> '{}' || 'x'"])
+def test_the_constants_of_queries_that_go_are_forgotten(
+    condition: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Dictionary, "is_always_due", True)
+    p = kasen.Pipeline().execute(f"{STREAM} REGISTER QUERY first AS SELECT v FROM s [NOW] WHERE k = 'b'")
+    held = []
+    for number in range(30):
+        p.execute(f"REGISTER QUERY q AS SELECT v FROM s [NOW] WHERE {condition.format(f'text {number}')}")
+        p.push("s", [{"ts": number, "k": "a", "v": 1}])
+        p.execute("DROP QUERY q")
+        p.push("s", [{"ts": number, "k": "a", "v": 1}])
+        held.append(running(p).dictionary.held)
+    assert held[-1] <= held[5] + 1, held
+
+
+def test_a_constant_stays_as_long_as_one_query_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Dictionary, "is_always_due", True)
+    p = kasen.Pipeline().execute(f"{STREAM} REGISTER QUERY own AS SELECT v FROM s [NOW] WHERE k = 'own'")
+    for name in ("a", "b", "c"):
+        p.execute(
+            f"REGISTER QUERY {name} AS ISTREAM(SELECT v FROM s [NOW] WHERE k = 'same' AND v > {ord(name)})"
+        )
+    for ts, name in enumerate(("a", "b", "own")):
+        p.push("s", [{"ts": ts, "k": f"{ts}", "v": 1000}]).execute(f"DROP QUERY {name}")
+    p.push("s", [{"ts": 10 + n, "k": f"other {n}", "v": 1000} for n in range(50)])
+    p.push("s", [{"ts": 100, "k": "same", "v": 7000}, {"ts": 101, "k": "own", "v": 1}]).advance("s", 200)
+    assert p.query("c").to_arrow()["v"].to_pylist() == [7000]
+    state = running(p).snapshot()
+    resumed = RunningPipeline(running(p)._plan)
+    resumed.restore(state)
+
+
 def test_answers_that_nobody_has_read_keep_their_texts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Dictionary, "is_always_due", True)
     p = kasen.Pipeline().execute(f"{STREAM} REGISTER QUERY q AS ISTREAM(SELECT k FROM s [NOW])")

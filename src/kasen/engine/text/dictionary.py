@@ -15,9 +15,11 @@ texts forgotten by one thread at a time. Labels stay as they are for those who h
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import chain
-from threading import RLock
+from threading import RLock, local
 from typing import ClassVar
 from weakref import ref
 
@@ -43,6 +45,8 @@ class Dictionary:
 
     #: Texts are not looked through before so many new ones came.
     least_new: ClassVar[int] = 1 << 16
+    #: ... or before new ones have so many characters.
+    least_new_size: ClassVar[int] = 1 << 26
     #: For tests: whoever asks is told to look now, whatever came.
     is_always_due: ClassVar[bool] = False
 
@@ -55,11 +59,17 @@ class Dictionary:
         self._dealt = array("q")
         #: Codes without a text below the greatest with one, the least last.
         self._free: list[int] = []
-        self._constants: set[int] = {0}  # NULLs are held as code 0
+        #: How many hold each of them as a constant. NULLs are held as code 0.
+        self._constants: Counter[int] = Counter({0: 1})
+        self._noting = _Noting()
         self._kept: list[ref[I64]] = []
         self._most_kept = 64
         self._order = TextOrder()
         self._look_at = self.least_new
+        #: How many characters all texts have, and the longest one.
+        self._size = 0
+        self._longest = 0
+        self._look_at_size = self.least_new_size
         #: Counts how often texts were forgotten.
         self.generation = 0
         #: Held from a text's code being looked up to the array that holds it being kept.
@@ -74,22 +84,59 @@ class Dictionary:
         """How many texts there are."""
         return len(self._codes)
 
+    @property
+    def size(self) -> int:
+        """How many characters all texts have."""
+        return self._size
+
+    @property
+    def longest(self) -> int:
+        """How many characters the longest text had since texts were last forgotten."""
+        return self._longest
+
     def code(self, text: str) -> int:
         """The text's code; a text not met before gets a free one."""
         found = self._codes.get(text)
         return self._add(text) if found is None else found
 
     def constant(self, text: str) -> int:
-        """The code of a text of a query: it is never forgotten."""
+        """The code of a text of a query: it is not forgotten unless it is released."""
         with self.entering:
             code = self.code(text)
-            self._constants.add(code)
+            self._hold([code])
             return code
 
     def make_constant(self, codes: I64) -> None:
-        """The texts with these codes are never forgotten."""
+        """The texts with these codes are not forgotten unless they are released."""
         with self.entering:
-            self._constants.update(codes.tolist())
+            self._hold(codes.tolist())
+
+    def _hold(self, codes: list[int]) -> None:
+        self._constants.update(codes)
+        if self._noting.codes is not None:
+            self._noting.codes += codes
+
+    @property
+    def noted(self) -> list[int] | None:
+        """Where this thread notes the constants that it makes; None if nowhere."""
+        return self._noting.codes
+
+    @contextmanager
+    def noting(self, codes: list[int] | None) -> Iterator[None]:
+        """Notes the constants that this thread makes: for whoever will release them."""
+        before, self._noting.codes = self._noting.codes, codes
+        try:
+            yield
+        finally:
+            self._noting.codes = before
+
+    def release(self, codes: Iterable[int]) -> None:
+        """Whoever made these constants, as noted, has no more use for them."""
+        with self.entering:
+            for code in codes:
+                self._constants[code] -= 1
+                if not self._constants[code]:
+                    del self._constants[code]
 
     def encode(self, texts: Sequence[str]) -> I64:
         """Codes of many texts (unique texts are the cheap case)."""
@@ -135,7 +182,7 @@ class Dictionary:
     @property
     def is_due(self) -> bool:
         """Whether looking for texts that nothing holds is worth its while."""
-        return len(self._dealt) >= self._look_at or self.is_always_due
+        return len(self._dealt) >= self._look_at or self._size >= self._look_at_size or self.is_always_due
 
     def forget(self, words: Callable[[], Iterable[I64]]) -> None:
         """Forgets every text but constants, those in arrays that are kept, and those among `words`.
@@ -157,6 +204,8 @@ class Dictionary:
             self._look_at = len(self._dealt) + max(
                 self.least_new, len(self._dealt), looked_at // _WORDS_A_TEXT
             )
+            # Looking at a word costs about as much as copying a character does.
+            self._look_at_size = self._size + max(self.least_new_size, self._size, looked_at)
 
     def _drop(self, is_held: npt.NDArray[np.bool_]) -> None:
         dealt = np.array(self._dealt, np.int64)
@@ -169,6 +218,8 @@ class Dictionary:
             texts[code] = FORGOTTEN
         held = np.sort(dealt[stays])
         del texts[int(held[-1]) + 1 if len(held) else 0 :]
+        lengths = list(map(len, codes))
+        self._size, self._longest = sum(lengths), max(lengths, default=0)
         self._codes = dict(codes)  # room that dead texts took in the table is given back
         is_free = np.ones(len(texts), np.bool_)
         is_free[held] = False
@@ -223,6 +274,16 @@ class Dictionary:
             self._texts[code] = text
         self._codes[text] = code
         self._dealt.append(code)
+        size = len(text)
+        self._size += size
+        if size > self._longest:
+            self._longest = size
+
+
+class _Noting(local):
+    """Where each thread notes constants."""
+
+    codes: list[int] | None = None
 
 
 class NewCodes:

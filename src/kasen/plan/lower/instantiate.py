@@ -120,7 +120,7 @@ def _late(expr: Expr, context: Context) -> DeferredProgram:
 def _filter(node: logical.Filter, context: Context) -> Operator:
     """Conditions on a stream from outside share its selection network."""
     compiled = partial(compile_condition, node.condition, context.dictionary, context.failures)
-    alone = Filter(compiled_late(compiled), _late(node.condition, context))
+    alone = Filter(compiled_late(compiled, context.dictionary), _late(node.condition, context))
     condition = network_condition(node, context.dictionary)
     if condition is None:
         return alone

@@ -58,6 +58,9 @@ class Graph:
         #: Why loops were stopped. The rest of the pipeline lives on.
         self.stopped: list[ResourceError] = []
         self._dead: set[int] = set()
+        #: The constants of each step that came later, to be released when it goes. Those of the plan itself
+        #: stay: a run that resumes deals them the same codes before it knows which queries are left.
+        self._constants: dict[int, list[int]] = {}
         self._handed_out = False
         for step in plan.steps:
             self._add(step.node, step.inputs)
@@ -104,6 +107,7 @@ class Graph:
         self._inputs, self._nothing = [()] * size, [empty(0)] * size
         self._steps, self._scans, self._initial_inputs, self._loops, self._pool = {}, {}, {}, {}, {}
         self._readers.clear()
+        self._constants.clear()
         self._free = [step for step in reversed(range(size)) if step not in steps]
         for step, (node, inputs) in steps.items():
             self._set(step, node, inputs)
@@ -116,7 +120,10 @@ class Graph:
 
     def add(self, node: Node, inputs: tuple[int, ...]) -> int:
         """A new step behind all others, outside loops. It reads steps that are there."""
-        step = self._add(node, inputs)
+        noted: list[int] = []
+        with self._context.dictionary.noting(noted):
+            step = self._add(node, inputs)
+        self._constants[step] = noted
         self._enter_stage(step)
         return step
 
@@ -127,6 +134,7 @@ class Graph:
             del self._scans[node.name]
         if operator is not None:
             operator.close()
+        self._context.dictionary.release(self._constants.pop(step, ()))
         self._nodes[step] = self._operators[step] = None
         del self._steps[step]
         self._stale |= step in self._looped

@@ -75,14 +75,19 @@ def compile_condition(expr: Expr, dictionary: Dictionary, failures: Failures) ->
     return evaluate
 
 
-def compiled_late(make: Callable[[], Compiled]) -> Compiled:
-    """What `make` compiles, compiled when it is first called: a query that comes must not hold others up."""
+def compiled_late(make: Callable[[], Compiled], dictionary: Dictionary) -> Compiled:
+    """What `make` compiles, compiled when it is first called: a query that comes must not hold others up.
+
+    Its constants are noted where those made now are.
+    """
     made: Any = None
+    noted = dictionary.noted
 
     def run(batch: Batch) -> Any:
         nonlocal made
         if made is None:
-            made = make()
+            with dictionary.noting(noted):
+                made = make()
         return made(batch)
 
     return run  # type: ignore[return-value]
@@ -95,7 +100,7 @@ def compile_items(
     return tuple(
         expr.index
         if isinstance(expr, Column)
-        else compiled_late(partial(compile_expr, expr, dictionary, failures))
+        else compiled_late(partial(compile_expr, expr, dictionary, failures), dictionary)
         for expr in exprs
     )
 
