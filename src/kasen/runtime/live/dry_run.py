@@ -13,7 +13,7 @@ from kasen.runtime.shard.clock import Orders, SplicePoint
 from kasen.runtime.shard.shard import Shard
 
 
-def rehearse(app: App, made: Sequence[Generation], there: Mapping[int, Generation]) -> None:
+def dry_run(app: App, made: Sequence[Generation], there: Mapping[int, Generation]) -> None:
     """Lets generations come on shards without any tuple, to see whether they can. QueryError if not."""
     if not any(each.replaces is not None or each.reads for each in made):
         return

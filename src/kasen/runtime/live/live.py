@@ -37,18 +37,18 @@ from kasen.plan.physical import own_nodes, plan_query
 from kasen.runtime.graph.graph import Graph
 from kasen.runtime.live.contents import Contents, Tables, at, bag, difference, inserted
 
-#: Since when a step remembers, and how it began: steps that began in different ways are not the same.
-Since = tuple[int, int]
-_CAME, _BACKFILLED, _REPLACED = range(3)
-#: From here on: steps that began with what others held, which are like no other.
-_REBUILT = 3
-BEGINNING: Since = (-(2**63), 0)
+#: When a step began to remember, and how: steps that began in different ways are not the same.
+StateOrigin = tuple[int, int]
+_NEW, _BACKFILLED, _REPLACED = range(3)
+#: From here on: steps that began with the contents of other steps; each of them is unique.
+_FIRST_REBUILT = 3
+BEGINNING: StateOrigin = (-(2**63), 0)
 
 #: The tuples that streams have retained, by name, at their own instants.
 Retained = Mapping[str, Batch]
 
-_Key = tuple[Node, Since | None, tuple[int, ...]]
-_UNKNOWN = -1
+_StepKey = tuple[Node, StateOrigin | None, tuple[int, ...]]
+_UNRESOLVED = -1
 
 
 @dataclass(slots=True)
@@ -61,16 +61,16 @@ class LiveQuery:
     registered: RegisteredQuery
     plan: Node
     steps: dict[Node, int]
-    since: dict[Node, Since | None]
+    since: dict[Node, StateOrigin | None]
     root: int
-    began: Since
+    began: StateOrigin
     in_loop: bool = False
     #: Until it has run: what it held before it came, if that does not flow out of its steps by itself.
     initial: Batch | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class PlannedQuery:
     """A query that is to come: its plan, the plan's own nodes, inputs first, and those that remember.
 
     `kept` is what it goes on with of the query that it replaces.
@@ -85,7 +85,7 @@ class Planned:
     @staticmethod
     def of(
         text: QueryInCatalog, plan: Node, old: LiveQuery | None, before: Names, *, in_loop: bool
-    ) -> Planned:
+    ) -> PlannedQuery:
         """`old` is the query that has its name, as the catalog `before` the change knows it."""
         nodes = own_nodes(plan)
         kept = (
@@ -94,24 +94,24 @@ class Planned:
             else keep(QueryInCatalog(old.registered, before), old.plan, text, plan)
         )
         remember = frozenset(node for node in nodes if not is_stateless(node))
-        return Planned(plan, tuple(nodes), remember, kept, in_loop)
+        return PlannedQuery(plan, tuple(nodes), remember, kept, in_loop)
 
 
 @dataclass(slots=True)
-class _Placed:
+class _PlacedQuery:
     """A query that is being placed: the steps made for it, and what it begins from."""
 
     query: LiveQuery
     old: LiveQuery | None
-    mine: set[int]
+    own_steps: set[int]
     time: int
-    start: Frontier
+    begins_at: Frontier
     retained: Retained
     backfilled: bool
     kept: KeptWindows
     #: What inputs of new steps begin with.
     replayed: Mapping[tuple[Node, int], HeldTuples]
-    held: dict[Node, Batch] = field(default_factory=dict)
+    contents_before: dict[Node, Batch] = field(default_factory=dict)
 
     @property
     def silent(self) -> bool:
@@ -123,15 +123,15 @@ class _Placed:
 class Splice:
     """A change made ready: what comes, what is then read elsewhere, what is to be told at once."""
 
-    coming: dict[str, LiveQuery] = field(default_factory=dict)
-    placed: dict[str, _Placed] = field(default_factory=dict)
-    fresh: list[int] = field(default_factory=list)
+    new_queries: dict[str, LiveQuery] = field(default_factory=dict)
+    placed: dict[str, _PlacedQuery] = field(default_factory=dict)
+    new_steps: list[int] = field(default_factory=list)
     #: What relations hold that were made anew just now; their changes begin from there.
     primed: dict[int, Batch] = field(default_factory=dict)
     initial_inputs: list[tuple[int, int, Batch]] = field(default_factory=list)
     #: What leaves a query at the instant of the change beside what its step puts out.
-    told: dict[str, Batch] = field(default_factory=dict)
-    unknown: list[tuple[int, int, str]] = field(default_factory=list)
+    transitions: dict[str, Batch] = field(default_factory=dict)
+    unresolved: list[tuple[int, int, str]] = field(default_factory=list)
 
 
 class LiveQueries:
@@ -140,16 +140,16 @@ class LiveQueries:
     def __init__(self, graph: Graph, context: Context, tables: Tables) -> None:
         self._graph = graph
         self._contents = Contents(graph, context, tables)
-        self._steps: dict[_Key, int] = {}
-        self._keys: dict[int, _Key] = {}
+        self._steps: dict[_StepKey, int] = {}
+        self._keys: dict[int, _StepKey] = {}
         self._users: dict[int, set[str]] = {}
         self._readers: dict[str, set[tuple[int, int]]] = {}
-        self._born: set[int] = set()
-        self._came: set[str] = set()
+        self._new_steps: set[int] = set()
+        self._new_queries: set[str] = set()
         self._primed: dict[int, Batch] = {}
-        self._rebuilt = _REBUILT
+        self._rebuilt = _FIRST_REBUILT
         self.queries: dict[str, LiveQuery] = {}
-        self.told: dict[str, Batch] = {}
+        self.transitions: dict[str, Batch] = {}
 
     # ------------------------------------------------------------ what is there
 
@@ -207,23 +207,23 @@ class LiveQueries:
         ]
         return sum(int(array.nbytes) for state in states for array in state.values())
 
-    def has_run(self) -> dict[str, Batch]:
+    def finish_run(self) -> dict[str, Batch]:
         """Everything that came has run: from now on it is like the rest. Returns what is to be told first."""
-        told = self.told
-        if not (self._came or self._born or self._primed or told):
+        told = self.transitions
+        if not (self._new_queries or self._new_steps or self._primed or told):
             return told
-        for key in self._came:
+        for key in self._new_queries:
             if key in self.queries:
                 self.queries[key].initial = None
-        self._came.clear()
-        self._born.clear()
+        self._new_queries.clear()
+        self._new_steps.clear()
         self._primed.clear()
-        self.told = {}
+        self.transitions = {}
         return told
 
     # ------------------------------------------------------------ the durable catalog
 
-    def saved(self) -> list[dict[str, Any]]:
+    def save_queries(self) -> list[dict[str, Any]]:
         """The queries with the numbers of their steps, for `rebuild`."""
         return [
             {
@@ -253,7 +253,7 @@ class LiveQueries:
             since = [tuple(each) if each is not None else None for each in one["since"]]
             steps = dict(zip(nodes, one["steps"], strict=True))
             began = (one["began"][0], one["began"][1])
-            kept = cast("dict[Node, Since | None]", dict(zip(nodes, since, strict=True)))
+            kept = cast("dict[Node, StateOrigin | None]", dict(zip(nodes, since, strict=True)))
             found.append(LiveQuery(query, plan, steps, kept, steps[plan], began, one["in_loop"]))
         roots = {one.registered.name.lower(): one.root for one in found}
         placed: dict[int, tuple[Node, tuple[int, ...]]] = {}
@@ -268,42 +268,42 @@ class LiveQueries:
             self._enter(each)
         self._graph.settle()
 
-    def pending(self) -> dict[str, State]:
+    def save_pending(self) -> dict[str, State]:
         """What a change that has not run yet left behind."""
         found: dict[str, State] = {}
-        if self._born or self._came or self.told:
-            names = {"came": sorted(self._came), "born": sorted(self._born)}
+        if self._new_steps or self._new_queries or self.transitions:
+            names = {"came": sorted(self._new_queries), "born": sorted(self._new_steps)}
             found["live.names"] = {"json": np.frombuffer(json.dumps(names).encode(), np.uint8)}
             for step, initial_inputs in self._graph.initial_inputs.items():
                 for position, batch in initial_inputs.items():
-                    found[f"live.birth.{step}.{position}"] = _packed(batch)
-            found |= {f"live.told.{name}": _packed(batch) for name, batch in self.told.items()}
-            found |= {f"live.primed.{step}": _packed(batch) for step, batch in self._primed.items()}
-            for key in self._came:
+                    found[f"live.birth.{step}.{position}"] = _pack(batch)
+            found |= {f"live.told.{name}": _pack(batch) for name, batch in self.transitions.items()}
+            found |= {f"live.primed.{step}": _pack(batch) for step, batch in self._primed.items()}
+            for key in self._new_queries:
                 initial = self.queries[key].initial
                 if initial is not None:
-                    found[f"live.initial.{key}"] = _packed(initial)
+                    found[f"live.initial.{key}"] = _pack(initial)
         return found
 
-    def restore(self, states: Mapping[str, State]) -> None:
+    def restore_pending(self, states: Mapping[str, State]) -> None:
         """The counterpart of `pending`."""
         names = json.loads(states["live.names"]["json"].tobytes())
-        self._came, self._born = set(names["came"]), set(names["born"])
+        self._new_queries, self._new_steps = set(names["came"]), set(names["born"])
         for key, state in states.items():
             if key.startswith("live.birth."):
                 step, position = key.removeprefix("live.birth.").split(".")
-                self._graph.inject(int(step), int(position), _unpacked(state))
+                self._graph.inject(int(step), int(position), _unpack(state))
             elif key.startswith("live.told."):
-                self.told[key.removeprefix("live.told.")] = _unpacked(state)
+                self.transitions[key.removeprefix("live.told.")] = _unpack(state)
             elif key.startswith("live.primed."):
-                self._primed[int(key.removeprefix("live.primed."))] = _unpacked(state)
+                self._primed[int(key.removeprefix("live.primed."))] = _unpack(state)
             elif key.startswith("live.initial."):
-                self.queries[key.removeprefix("live.initial.")].initial = _unpacked(state)
+                self.queries[key.removeprefix("live.initial.")].initial = _unpack(state)
 
     # ------------------------------------------------------------ changing
 
     def prepare(
-        self, change: CatalogChange, plans: Mapping[str, Planned], time: int | None, retained: Retained
+        self, change: CatalogChange, plans: Mapping[str, PlannedQuery], time: int | None, retained: Retained
     ) -> Splice:
         """Makes a change ready, to be committed before anything runs; `time` is None before the beginning."""
         splice = Splice()
@@ -321,7 +321,7 @@ class LiveQueries:
             raise
         return splice
 
-    def _check_stopped(self, change: CatalogChange, plans: Mapping[str, Planned]) -> None:
+    def _check_stopped(self, change: CatalogChange, plans: Mapping[str, PlannedQuery]) -> None:
         """What was stopped has no end that anything could go on from."""
         if not self._graph.dead:
             return
@@ -337,14 +337,14 @@ class LiveQueries:
 
     def commit(self, change: CatalogChange, splice: Splice, time: int | None) -> None:
         """The change takes effect: cheap, and sure to work."""
-        old = {key: self.queries[key] for key in splice.coming if key in self.queries}
-        for query in splice.coming.values():
+        old = {key: self.queries[key] for key in splice.new_queries if key in self.queries}
+        for query in splice.new_queries.values():
             self._enter(query)
-        for step, position, name in splice.unknown:
-            self._point(step, position, splice.coming[name].root)
+        for step, position, name in splice.unresolved:
+            self._repoint(step, position, splice.new_queries[name].root)
         for key, query in old.items():
-            self._move_readers(key, query.root, splice.coming[key].root)
-            self._release(key, query.steps.values(), keep=set(splice.coming[key].steps.values()))
+            self._move_readers(key, query.root, splice.new_queries[key].root)
+            self._release(key, query.steps.values(), keep=set(splice.new_queries[key].steps.values()))
         for action in change.actions:
             if isinstance(action, Drop):
                 key = action.name.lower()
@@ -352,42 +352,42 @@ class LiveQueries:
                 self._release(key, query.steps.values(), keep=set())
                 self._graph.outputs.pop(query.registered.name)
                 self._readers.pop(key, None)
-                self.told.pop(query.registered.name, None)
+                self.transitions.pop(query.registered.name, None)
         self._graph.settle()
         for step, position, batch in splice.initial_inputs:
             if step in self._keys:  # readers may be replaced, too
                 self._graph.inject(step, position, batch)
         if time is not None:
-            empty_yet = [step for step in splice.fresh if step not in splice.primed]
+            empty_yet = [step for step in splice.new_steps if step not in splice.primed]
             self._graph.begin_steps(empty_yet, Frontier(time))
             self._graph.share(empty_yet, Frontier(time))
             self._graph.share(splice.primed, None)
-            self._born.update(splice.fresh)
-            self._came.update(splice.coming)
+            self._new_steps.update(splice.new_steps)
+            self._new_queries.update(splice.new_queries)
             self._primed |= splice.primed
-            for name, batch in splice.told.items():
-                before = self.told.get(name)
-                self.told[name] = batch if before is None else concat((before, batch), batch.columns)
+            for name, batch in splice.transitions.items():
+                before = self.transitions.get(name)
+                self.transitions[name] = batch if before is None else concat((before, batch), batch.columns)
 
     # ------------------------------------------------------------ placing
 
     def _place(
         self,
         action: Register,
-        planned: Planned,
+        planned: PlannedQuery,
         time: int | None,
         splice: Splice,
         retained: Retained,
     ) -> None:
         name = action.query.name
         old = self.queries.get(name.lower())
-        began = BEGINNING if time is None else (time, _BACKFILLED if action.backfill else _CAME)
+        began = BEGINNING if time is None else (time, _BACKFILLED if action.backfill else _NEW)
         kept = planned.kept if time is not None else KeptWindows()
         if old is not None and time is not None:
             began = (time, _REPLACED)
             if kept.refusal is not None:
                 raise kept.refusal
-        query = LiveQuery(action.query, planned.plan, {}, {}, _UNKNOWN, began, planned.in_loop)
+        query = LiveQuery(action.query, planned.plan, {}, {}, _UNRESOLVED, began, planned.in_loop)
         mine: list[int] = []
         for node in planned.nodes:
             since = began if node in planned.remember else None
@@ -398,13 +398,13 @@ class LiveQueries:
                 self._rebuilt += 1
             self._step(node, query, since, splice, mine)
         query.root = query.steps[planned.plan]
-        splice.coming[name.lower()] = query
+        splice.new_queries[name.lower()] = query
         if time is not None:
             past = retained if action.backfill else {}
             replayed = {} if old is None else self._replayed(kept, old, time)
             known = [*past.values(), *(held.batch for held in replayed.values())]
             start = min((int(batch.ts[0]) for batch in known if len(batch)), default=time - 1)
-            splice.placed[name.lower()] = _Placed(
+            splice.placed[name.lower()] = _PlacedQuery(
                 query, old, set(mine), time, Frontier(start), past, action.backfill, kept, replayed
             )
 
@@ -415,21 +415,21 @@ class LiveQueries:
             for (node, position), replay in kept.replays.items()
         }
 
-    def _begin(self, placed: _Placed, splice: Splice) -> None:
+    def _begin(self, placed: _PlacedQuery, splice: Splice) -> None:
         """What a query that comes while data flows begins with."""
         query = placed.query
         if placed.old is not None:
-            self._check_whole_readers(query.registered.name, splice)
-        self._check_whole(query.plan, placed.mine, query.began, splice)
+            self._check_rstream_readers(query.registered.name, splice)
+        self._check_rstream(query.plan, placed.own_steps, query.began, splice)
         if placed.silent:
             self._prime(placed, splice)
         else:
             self._inject(placed, splice)
-        if _is_told(placed):
-            self._tell(placed, splice)
+        if _has_transition(placed):
+            self._emit_transition(placed, splice)
 
     def _step(
-        self, node: Node, query: LiveQuery, since: Since | None, splice: Splice, mine: list[int]
+        self, node: Node, query: LiveQuery, since: StateOrigin | None, splice: Splice, mine: list[int]
     ) -> None:
         """The step for a node: one that is there, or a new one."""
         inputs = tuple([self._source(child, query, splice) for child in node.children])
@@ -439,13 +439,13 @@ class LiveQueries:
             step = self._graph.add(node, inputs)
             self._steps[key] = step
             self._keys[step] = key
-            splice.fresh.append(step)
+            splice.new_steps.append(step)
             if not isinstance(node, Scan):
                 mine.append(step)
             for position, child in enumerate(node.children):
-                if inputs[position] == _UNKNOWN:
+                if inputs[position] == _UNRESOLVED:
                     assert isinstance(child, Ref)
-                    splice.unknown.append((step, position, child.name.lower()))
+                    splice.unresolved.append((step, position, child.name.lower()))
         query.steps[node] = step
         query.since[node] = since
 
@@ -455,69 +455,71 @@ class LiveQueries:
         key = child.name.lower()
         # One that is replaced in the same change is read where it was: so steps that are kept are found.
         # All its readers move when the change is committed.
-        found = self.queries.get(key) or splice.coming.get(key)
+        found = self.queries.get(key) or splice.new_queries.get(key)
         # A loop leads to a query that is still to be placed.
-        return _UNKNOWN if found is None else found.root
+        return _UNRESOLVED if found is None else found.root
 
     # ------------------------------------------------------------ what is there enters
 
-    def _inject(self, placed: _Placed, splice: Splice) -> None:
+    def _inject(self, placed: _PlacedQuery, splice: Splice) -> None:
         """A query's beginning: what the relations that it reads hold enters at the instant it comes."""
         time = placed.time
         for node, step in placed.query.steps.items():
-            if step not in placed.mine:
+            if step not in placed.own_steps:
                 continue
             for position, child in enumerate(node.children):
-                flows = not isinstance(child, Ref) and placed.query.steps[child] in placed.mine
+                flows = not isinstance(child, Ref) and placed.query.steps[child] in placed.own_steps
                 if not flows and not child.is_stream:
-                    batch = at(self._holds(child, placed, splice), Frontier(time))
+                    batch = at(self._seen_before(child, placed, splice), Frontier(time))
                     splice.initial_inputs.append((step, position, batch))
 
-    def _prime(self, placed: _Placed, splice: Splice) -> None:
+    def _prime(self, placed: _PlacedQuery, splice: Splice) -> None:
         """New steps of a query that goes on, or that is backfilled, take in what was before, in silence."""
         for node, step in placed.query.steps.items():
-            if step in placed.mine and not is_stateless(node):
-                changes = self._holds(node, placed, splice)
+            if step in placed.own_steps and not is_stateless(node):
+                changes = self._seen_before(node, placed, splice)
                 splice.primed[step] = empty(changes.columns) if node.is_stream else bag(changes)
 
-    def _holds(self, node: Node, placed: _Placed, splice: Splice) -> Batch:
+    def _seen_before(self, node: Node, placed: _PlacedQuery, splice: Splice) -> Batch:
         """What a query sees at a node before the change: of streams, what is retained for it.
 
         Windows of its own that remember nothing are empty, also if other queries have the same ones.
         """
-        if node not in placed.held:
-            placed.held[node] = self._computed(node, placed, splice)
-        return placed.held[node]
+        if node not in placed.contents_before:
+            placed.contents_before[node] = self._compute_before(node, placed, splice)
+        return placed.contents_before[node]
 
-    def _computed(self, node: Node, placed: _Placed, splice: Splice) -> Batch:
+    def _compute_before(self, node: Node, placed: _PlacedQuery, splice: Splice) -> Batch:
         nothing = empty(len(node.schema))
         if isinstance(node, Ref):
-            return nothing if node.is_stream else at(self._relation(node.name, splice), placed.start)
+            return (
+                nothing if node.is_stream else at(self._relation_before(node.name, splice), placed.begins_at)
+            )
         if isinstance(node, Scan):
             if node.is_stream:
                 return placed.retained.get(node.name, nothing)
-            return at(self._contents.table(node.name), placed.start)
+            return at(self._contents.table(node.name), placed.begins_at)
         step = placed.query.steps[node]
-        if not is_stateless(node) and step not in placed.mine:
-            return nothing if node.is_stream else at(self._before(step, splice), placed.start)
+        if not is_stateless(node) and step not in placed.own_steps:
+            return nothing if node.is_stream else at(self._step_before(step, splice), placed.begins_at)
         if isinstance(node, Delay):
             return nothing  # what was on its way before the change is never delivered
         if node in placed.kept.regroups:
             return self._take_over(node, placed)
         if not is_stateless(node):
-            self._graph.begin_steps([step], placed.start)
+            self._graph.begin_steps([step], placed.begins_at)
         operator = self._graph.operator(step)
         inputs = []
         for position, child in enumerate(node.children):
             replayed = placed.replayed.get((node, position))
-            inputs.append(self._holds(child, placed, splice) if replayed is None else replayed.batch)
+            inputs.append(self._seen_before(child, placed, splice) if replayed is None else replayed.batch)
             if replayed is not None:
                 operator.count_on(replayed.first)
         changes = operator.process(inputs, Frontier(placed.time))
         # A stream within a query that goes on does not tell again what its relation held before.
         return nothing if isinstance(node, Streamify) and not placed.backfilled else changes
 
-    def _take_over(self, node: Node, placed: _Placed) -> Batch:
+    def _take_over(self, node: Node, placed: _PlacedQuery) -> Batch:
         """A new aggregate goes on with the groups of an old one."""
         regroup = placed.kept.regroups[node]
         assert placed.old is not None
@@ -526,74 +528,74 @@ class LiveQueries:
         new.take_over(old, regroup.calls, placed.time)
         holds = new.contents()
         assert holds is not None
-        return at(inserted(holds), placed.start)
+        return at(inserted(holds), placed.begins_at)
 
-    def _before(self, step: int, splice: Splice) -> Batch:
+    def _step_before(self, step: int, splice: Splice) -> Batch:
         """What a step that remembers held before the change, as far as it will not flow in by itself."""
         if step in splice.primed:
             return splice.primed[step]
         if step in self._primed:
             return self._primed[step]
-        if step in splice.fresh or step in self._born:
+        if step in splice.new_steps or step in self._new_steps:
             return empty(len(self._graph.node(step).schema))
         return self._contents.of(step)
 
-    def _relation(self, name: str, splice: Splice) -> Batch:
+    def _relation_before(self, name: str, splice: Splice) -> Batch:
         """What another query's relation holds before the change, as far as it will not flow in by itself."""
         key = name.lower()
         placed = splice.placed.get(key)
         if placed is None:
-            return self._held(self.queries[key])
-        if not _is_told(placed):
+            return self._live_contents(self.queries[key])
+        if not _has_transition(placed):
             return empty(len(placed.query.plan.schema))
         if placed.query.initial is None:
-            placed.query.initial = bag(self._holds(placed.query.plan, placed, splice))
+            placed.query.initial = bag(self._seen_before(placed.query.plan, placed, splice))
         return placed.query.initial
 
-    def _held(self, query: LiveQuery) -> Batch:
+    def _live_contents(self, query: LiveQuery) -> Batch:
         """What a relation that is there holds, as far as it will not flow in by itself."""
         if query.initial is not None:
             return query.initial
-        born = query.registered.name.lower() in self._came
+        born = query.registered.name.lower() in self._new_queries
         return empty(len(query.plan.schema)) if born else self._contents.of(query.root)
 
-    def _tell(self, placed: _Placed, splice: Splice) -> None:
+    def _emit_transition(self, placed: _PlacedQuery, splice: Splice) -> None:
         """A relation goes over from what it held to what it holds now, for its sink and its readers."""
         query, old = placed.query, placed.old
         name = query.registered.name
-        holds = self._relation(name, splice)
+        holds = self._relation_before(name, splice)
         if old is None or old.registered.schema.types != query.registered.schema.types:
-            splice.told[name] = at(holds, Frontier(placed.time))
+            splice.transitions[name] = at(holds, Frontier(placed.time))
             return
-        was = empty(len(old.plan.schema)) if old.plan.is_stream else self._held(old)
+        was = empty(len(old.plan.schema)) if old.plan.is_stream else self._live_contents(old)
         change = difference(holds, was, Frontier(placed.time))
-        splice.told[name] = change
+        splice.transitions[name] = change
         for step, position in self._readers.get(name.lower(), ()):
             splice.initial_inputs.append((step, position, change))
 
-    def _check_whole(self, plan: Node, mine: set[int], began: Since, splice: Splice) -> None:
+    def _check_rstream(self, plan: Node, mine: set[int], began: StateOrigin, splice: Splice) -> None:
         """RSTREAM over a relation query fires when that one's windows move, also by what they held before.
 
         It looks at these windows by steps of its own, which know only what comes from now on.
         """
         if not any(isinstance(self._graph.node(step), WindowActivity) for step in mine):
             return
-        for name in _whole_over(plan):
-            found = splice.coming.get(name.lower()) or self.queries[name.lower()]
-            if found.began != began or began[1] != _CAME:
+        for name in _relations_below_rstream(plan):
+            found = splice.new_queries.get(name.lower()) or self.queries[name.lower()]
+            if found.began != began or began[1] != _NEW:
                 fault = f"RSTREAM cannot begin over {name} now: it fires when windows of {name} move"
                 remedy = f"register both together, or write RSTREAM[d] or ISTREAM over {name}"
                 raise QueryError(fault, remedy=remedy)
 
-    def _check_whole_readers(self, name: str, splice: Splice) -> None:
+    def _check_rstream_readers(self, name: str, splice: Splice) -> None:
         """RSTREAM has steps of its own for the windows of the relation queries below it."""
         todo, seen = [name.lower()], {name.lower()}
         while todo:
             for step, _ in self._readers.get(todo.pop(), ()):
-                for reader in self._users[step] - seen - splice.coming.keys():
+                for reader in self._users[step] - seen - splice.new_queries.keys():
                     seen.add(reader)
                     plan = self.queries[reader].plan
-                    if name.lower() in {each.lower() for each in _whole_over(plan)}:
+                    if name.lower() in {each.lower() for each in _relations_below_rstream(plan)}:
                         fault = (
                             f"RSTREAM in {reader} fires when windows of {name} move: it cannot be replaced"
                         )
@@ -606,7 +608,9 @@ class LiveQueries:
     def _enter(self, query: LiveQuery) -> None:
         key = query.registered.name.lower()
         self.queries[key] = query
-        self._rebuilt = max(self._rebuilt, *(each[1] + 1 for each in query.since.values() if each), _REBUILT)
+        self._rebuilt = max(
+            self._rebuilt, *(each[1] + 1 for each in query.since.values() if each), _FIRST_REBUILT
+        )
         self._graph.outputs[query.registered.name] = query.root
         for node, step in query.steps.items():
             self._users.setdefault(step, set()).add(key)
@@ -632,12 +636,12 @@ class LiveQueries:
                 self._readers.get(child.name.lower(), set()).discard((step, position))
         self._forget_key(step)
         self._users.pop(step, None)
-        self._born.discard(step)
+        self._new_steps.discard(step)
         self._primed.pop(step, None)
         self._graph.remove(step)
 
     def _undo(self, splice: Splice) -> None:
-        for step in reversed(splice.fresh):
+        for step in reversed(splice.new_steps):
             self._forget_key(step)
             self._graph.remove(step)
 
@@ -647,7 +651,7 @@ class LiveQueries:
         if self._steps.get(key) == step:
             del self._steps[key]
 
-    def _point(self, step: int, position: int, source: int) -> None:
+    def _repoint(self, step: int, position: int, source: int) -> None:
         inputs = list(self._graph.inputs(step))
         inputs[position] = source
         node, since, _ = self._keys[step]
@@ -661,25 +665,25 @@ class LiveQueries:
             return
         moved = [edge for edge in self._readers.get(key, ()) if self._graph.inputs(edge[0])[edge[1]] == old]
         for step, position in moved:
-            self._point(step, position, new)
+            self._repoint(step, position, new)
 
 
-def _is_told(placed: _Placed) -> bool:
+def _has_transition(placed: _PlacedQuery) -> bool:
     """Whether what a relation holds at its beginning does not flow out of its steps by itself."""
     query = placed.query
-    return not query.plan.is_stream and (placed.silent or query.root not in placed.mine)
+    return not query.plan.is_stream and (placed.silent or query.root not in placed.own_steps)
 
 
-def _packed(batch: Batch) -> State:
+def _pack(batch: Batch) -> State:
     return {"ts": batch.ts, "sub": batch.seq_tick, "diff": batch.diff, "data": batch.data}
 
 
-def _unpacked(state: State) -> Batch:
+def _unpack(state: State) -> Batch:
     ts, seq_tick, diff = (np.array(state[name], np.int64) for name in ("ts", "sub", "diff"))
     return Batch(ts, seq_tick, diff, np.array(state["data"], np.int64, order="C"))
 
 
-def _whole_over(plan: Node) -> list[str]:
+def _relations_below_rstream(plan: Node) -> list[str]:
     """The relation queries below RSTREAM."""
     whole = [
         node

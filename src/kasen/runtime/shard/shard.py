@@ -15,7 +15,7 @@ from kasen.errors import ResourceError
 from kasen.plan.logical import Node, Scan
 from kasen.plan.shard.exchange import Destination, Exchange
 from kasen.runtime.graph.graph import below
-from kasen.runtime.live.shard_queries import BEFORE, Said, ShardQueries, recounted
+from kasen.runtime.live.shard_queries import BEFORE, ShardQueries, SpliceOutput, renumber
 from kasen.runtime.shard.clock import Orders
 from kasen.runtime.shard.shipment import Shipper, pack_changes, unpack_changes
 
@@ -40,53 +40,61 @@ class Shard(ShardQueries):
             self._graph.end_input()
         sources = {name: self._source(*each, orders, received) for name, each in self._sources.items()}
         begin = orders.begin
-        said: list[dict[str, Batch]] = []
-        asides: list[Said] = []
+        outputs: list[dict[str, Batch]] = []
+        splice_outputs: list[SpliceOutput] = []
         for splice in orders.splices:
             if begin is not None and splice.begun:
                 self._graph.begin(begin)
                 begin = None
             if self._graph.begun:
                 before = {name: below(batch, Frontier(splice.at)) for name, batch in sources.items()}
-                said.append(self._graph.run(before, Frontier(splice.at)))
+                outputs.append(self._graph.run(before, Frontier(splice.at)))
             # What is not there yet sees nothing of what was before it.
             sources = {name: _since(batch, splice.at) for name, batch in sources.items()}
-            asides.append(self._splice(splice, sources, received))
-            said.append(asides[-1].outputs)
+            splice_outputs.append(self._splice(splice, sources, received))
+            outputs.append(splice_outputs[-1].outputs)
         if begin is not None:
             self._graph.begin(begin)
         if self._graph.begun:
-            said.append(self._graph.run(sources, orders.upto))
-        sent = self._sent(said)
-        for aside in asides:
-            for edge, shipper, batch in aside.before:
+            outputs.append(self._graph.run(sources, orders.upto))
+        sent = self._sent(outputs)
+        for splice_output in splice_outputs:
+            for edge, shipper, batch in splice_output.contents_before:
                 self._send(replace(edge, alias=BEFORE + edge.name), shipper, batch, sent)
-            sent.answers += [(name, pack_changes(shipper, batch)) for name, shipper, batch in aside.told]
+            sent.answers += [
+                (name, pack_changes(shipper, batch)) for name, shipper, batch in splice_output.transitions
+            ]
         if orders.splices:
-            self._gone |= {number for number, part in self._parts.items() if number and not part.live}
-            self._parts = {number: part for number, part in self._parts.items() if number not in self._gone}
-            self._known = {number: each for number, each in self._known.items() if number not in self._gone}
+            self._forgotten |= {
+                number for number, placed in self._placed.items() if number and not placed.live
+            }
+            self._placed = {
+                number: placed for number, placed in self._placed.items() if number not in self._forgotten
+            }
+            self._generations = {
+                number: each for number, each in self._generations.items() if number not in self._forgotten
+            }
         if self.dictionary.is_due:  # whatever leaves has been packed, with its texts
             self.dictionary.forget(self._held_words)
         return sent
 
     def _held_words(self) -> Iterator[I64]:
         """Every word that may be the code of a text."""
-        for held in self._held.values():
-            yield from words_in(held.snapshot())
+        for pending in self._pending.values():
+            yield from words_in(pending.snapshot())
         yield from self._graph.held_words()
 
-    def _sent(self, said: list[dict[str, Batch]]) -> ShardOutput:
+    def _sent(self, outputs: list[dict[str, Batch]]) -> ShardOutput:
         sent = ShardOutput()
         seen: set[str] = set()  # a query that was replaced goes on with exchanges of the old one
-        for part in self._parts.values():
-            for edge, shipper in part.outgoing:
-                if edge.name not in seen and (edge.to is Destination.SAME or self._speaks(part, edge.name)):
-                    self._send(edge, shipper, _all(said, edge.name), sent)
+        for placed in self._placed.values():
+            for edge, shipper in placed.outgoing:
+                if edge.name not in seen and (edge.to is Destination.SAME or self._emits(placed, edge.name)):
+                    self._send(edge, shipper, _all(outputs, edge.name), sent)
                 seen.add(edge.name)
-            for answer, name, shipper, nets in part.answers:
-                batch = _all(said, answer)
-                if batch is not None and len(batch) and self._speaks(part, name):
+            for answer, name, shipper, nets in placed.answers:
+                batch = _all(outputs, answer)
+                if batch is not None and len(batch) and self._emits(placed, name):
                     for piece in _pieces(net(batch) if nets else batch):
                         sent.answers.append((answer, pack_changes(shipper, piece)))
         return sent
@@ -113,17 +121,17 @@ class Shard(ShardQueries):
                 return empty(0)
             count = len(released.ts)
             return Batch(released.ts, released.seq_tick, ones(count), np.zeros((1, count), np.int64))
-        held = self._held[edge.name]
+        held = self._pending[edge.name]
         held.add(received.get(edge.name, ()), orders.runs.get(node.name))
         batch = held.release(orders, node.name, ordinals=edge.ordinals)
-        return recounted(batch, self._counts.get(edge.name, 0)) if edge.ordinals else batch
+        return renumber(batch, self._counts.get(edge.name, 0)) if edge.ordinals else batch
 
     def _relation(self, edge: Exchange, node: Scan, orders: Orders) -> Batch:
         """An outside relation's changes: every shard gets all of them and takes its own."""
         packed = orders.changes.get(node.name)
         if packed is None:
             return empty(0 if edge.instants else len(node.schema))
-        return self._of_relation(edge, node, packed)
+        return self._own_rows(edge, node, packed)
 
     # ------------------------------------------------------------ what goes out
 
@@ -167,11 +175,11 @@ class Shard(ShardQueries):
         state: dict[str, State] = {
             "shard": {"marks": np.array(marks, np.int64)},
             "dictionary": self.dictionary.snapshot(),
-            **{f"held.{name}": held.snapshot() for name, held in self._held.items()},
+            **{f"held.{name}": held.snapshot() for name, held in self._pending.items()},
             **{f"step.{step}": each for step, each in self._graph.snapshot().items()},
         }
         if self._has_changed:
-            saved = {"parts": self._saved(), "counts": self._counts}
+            saved = {"parts": self._save_generations(), "counts": self._counts}
             state["live"] = {"json": np.frombuffer(json.dumps(saved).encode(), np.uint8)}
         return state
 
@@ -179,8 +187,8 @@ class Shard(ShardQueries):
         begun, self.failures.count = state["shard"]["marks"].tolist()
         self.dictionary.restore(state["dictionary"])
         if "live" in state:
-            self._rebuild(json.loads(state["live"]["json"].tobytes()))
-        for name, held in self._held.items():
+            self._rebuild_generations(json.loads(state["live"]["json"].tobytes()))
+        for name, held in self._pending.items():
             if f"held.{name}" in state:
                 held.restore(state[f"held.{name}"])
         prefix = "step."
@@ -188,9 +196,9 @@ class Shard(ShardQueries):
         self._graph.restore(steps, bool(begun))
 
 
-def _all(said: list[dict[str, Batch]], name: str) -> Batch | None:
+def _all(outputs: list[dict[str, Batch]], name: str) -> Batch | None:
     """All that was put out under a name."""
-    found = [each[name] for each in said if name in each]
+    found = [each[name] for each in outputs if name in each]
     return None if not found else found[0] if len(found) == 1 else concat(found, found[0].columns)
 
 
