@@ -40,8 +40,9 @@ from kasen.runtime.input.feed import (
     times_of,
 )
 from kasen.runtime.input.relation import Relation
-from kasen.runtime.live.live import LiveQueries, PlannedQuery
+from kasen.runtime.live.live_queries import LiveQueries
 from kasen.runtime.live.retained import RetainedStreams
+from kasen.runtime.live.splice import PlannedQuery
 from kasen.runtime.output.pace import Pace
 
 #: How long an unbounded chain of windows may go on expiring after the end of the input.
