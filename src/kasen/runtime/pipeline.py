@@ -40,6 +40,7 @@ from kasen.runtime.input.feed import (
     times_of,
 )
 from kasen.runtime.input.relation import Relation
+from kasen.runtime.live.limits import check_limits
 from kasen.runtime.live.live_queries import LiveQueries
 from kasen.runtime.live.retained import RetainedStreams
 from kasen.runtime.live.splice import PlannedQuery
@@ -446,7 +447,13 @@ class RunningPipeline:
             ready = self.make_ready(ready.text)  # names may mean something else by now
         changes = ready.changes
         for change in changes:
-            self._check_limits(change)
+            check_limits(
+                self._plan.app,
+                change,
+                len(self.queries),
+                lambda: self.live.groups,
+                lambda: self.live.all_state_bytes,
+            )
             self.on_check(change)
             if change.at is not None and self.begun and change.at < self._upto.ts:
                 fault = f"the time {change.at} has run already: the next is {self._upto.ts}"
@@ -485,29 +492,6 @@ class RunningPipeline:
     def check_changes(self, check: Callable[[CatalogChange], None]) -> None:
         """Whoever writes answers may refuse a change."""
         self.on_check = check
-
-    def _check_limits(self, change: CatalogChange) -> None:
-        """Refuses a newcomer where a limit is reached; those who are here go on."""
-        more = sum(isinstance(action, Register) and not action.replaces for action in change.actions)
-        if not more:
-            return
-        app = self._plan.app
-        most = int(app.setting("max_queries", "100000"))
-        if len(self.queries) + more > most:
-            raise ResourceError(
-                f"{len(self.queries)} queries are live and {most} is the most: SET max_queries"
-            )
-        groups = int(app.setting("max_groups", "0"))
-        if groups and self.live.groups >= groups:
-            raise ResourceError(
-                f"the live queries have {self.live.groups} groups and {groups} is the most: SET max_groups"
-            )
-        # Measuring takes as long as a snapshot, so it is done only where there is a limit.
-        room = int(app.setting("max_state_bytes", "0"))
-        if room and (held := self.live.all_state_bytes) >= room:
-            raise ResourceError(
-                f"the live queries remember {held} bytes and {room} is the most: SET max_state_bytes"
-            )
 
     def _change(self, change: CatalogChange, plans: Mapping[str, PlannedQuery]) -> None:
         """The change takes effect now, between two times."""

@@ -12,7 +12,7 @@ from kasen.errors import QueryError, ResourceError
 from kasen.plan.keep.pinned import expression_of, expression_to_json
 from kasen.plan.physical import plan_app
 from kasen.runtime.input.feed import InputRows
-from kasen.runtime.live.remote import StateSize
+from kasen.runtime.live.limits import StateSize
 from kasen.types import BIGINT
 from tests.sharded import ShardedPipeline
 

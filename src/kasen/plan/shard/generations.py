@@ -11,12 +11,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
-from kasen.cql.bound import App, RegisteredQuery, StreamKind
+from kasen.cql.bound import App, RegisteredQuery
 from kasen.errors import QueryError
 from kasen.plan.changes import LiveCatalog
 from kasen.plan.exprs import rebuild
 from kasen.plan.keep.kept_windows import QueryInCatalog, carried, keep
-from kasen.plan.logical import Node, Project, Ref, Scan, Streamify, walk
+from kasen.plan.keep.rstream import cannot_begin, relations_below_rstream
+from kasen.plan.logical import Node, Project, Ref, Scan, walk
 from kasen.plan.physical import Plan, plan_query, share
 from kasen.plan.shard.exchange import Exchange, nameless
 from kasen.plan.shard.fragments import Fragment, FragmentPlan, Pin, cut_plan
@@ -234,18 +235,11 @@ def lies_alike(one: Generation, other: Generation, name: str) -> bool:
     return level == other_level and same and bool(split.why) == bool(other_split.why)
 
 
-def check_whole(one: RegisteredQuery, plan: Plan) -> None:
-    """RSTREAM over an older relation query would fire when that one's windows move, which it cannot see."""
-    for node in walk(plan.steps[dict(plan.outputs)[one.name]].node):
-        if not isinstance(node, Streamify) or node.kind is not StreamKind.RSTREAM or node.every is not None:
-            continue
-        for each in walk(node.child):
-            if isinstance(each, Ref) and not each.is_stream and plan.has_step(each):
-                fault = (
-                    f"RSTREAM cannot begin over {each.name} now: it fires when windows of {each.name} move"
-                )
-                remedy = f"register both together, or write RSTREAM[d] or ISTREAM over {each.name}"
-                raise QueryError(fault, remedy=remedy)
+def check_rstream(query: RegisteredQuery, plan: Plan) -> None:
+    """Refuses RSTREAM over an older relation query: RSTREAM cannot see that query's windows move."""
+    for ref in relations_below_rstream(plan.steps[dict(plan.outputs)[query.name]].node):
+        if plan.has_step(ref):
+            raise cannot_begin(ref.name)
 
 
 def _is_common(plan: Plan, edge: Exchange) -> bool:

@@ -34,7 +34,8 @@ from kasen.plan.physical import Input, Plan
 from kasen.plan.shard.fragments import cut_plan
 from kasen.runtime.durable.arrays import pack_arrays
 from kasen.runtime.input.feed import InputRows
-from kasen.runtime.live.remote import RemoteQueries, StateSize
+from kasen.runtime.live.limits import StateSize
+from kasen.runtime.live.remote_queries import RemoteQueries
 from kasen.runtime.output.answers import AnswerCollector
 from kasen.runtime.output.outputs import Outputs
 from kasen.runtime.shard.clock import Clock, Orders, SplicePoint
