@@ -36,7 +36,7 @@ class ContentsBefore(ABC, Generic[PlanStep]):
         self.change_at = change_at
         self._found: dict[PlanStep, Batch] = {}
 
-    def of(self, plan_step: PlanStep) -> Batch:
+    def contents(self, plan_step: PlanStep) -> Batch:
         """What was before at a step. It is computed once: only then may a new step run."""
         if plan_step not in self._found:
             self._found[plan_step] = self._compute(plan_step)

@@ -4,8 +4,9 @@ Steps are found by what they are: the plan's node, the steps it reads and, if it
 when. So queries share all that remembers nothing at once, and state if they came together. A change is made
 ready first (`prepare`), which may fail and then leaves no trace; `commit` cannot fail.
 
-Queries on executors are changed by `shard_queries`. Both keep the same books (`shared_steps`) and compute in
-the same way what was before a change (`contents_before`). The rest differs, because their problems do:
+Queries on executors are changed by `runtime/shard/splice.py`. Both keep the same books (`shared_steps`), and
+compute in the same way what was before a change (`contents_before`). The rest differs, because their
+problems do:
 
 - Here a query is a plan whose nodes name their inputs, and it may read any other query's steps. On a shard it
   is a fragment cut from a plan that several queries have together; its steps have numbers, inputs may come
@@ -114,9 +115,7 @@ class LiveQueries:
             for action in change.actions:
                 if isinstance(action, Register):
                     builder.place(action, plans[action.query.name.lower()])
-            # Queries of a loop read one another: all are placed before any begins.
-            for placed in builder.splice.placed.values():
-                builder.begin(placed)
+            builder.begin()
         except BaseException:
             self._steps.undo(builder.splice.new_steps)
             raise
@@ -151,7 +150,7 @@ class LiveQueries:
             if isinstance(action, Drop):
                 dropped, steps_gone = steps.drop(action.name.lower())
                 gone += steps_gone
-                self._pending.transitions.pop(dropped.registered.name, None)
+                self._pending.discard_query(dropped)
         for step in gone:
             self._pending.discard_step(step)
         self._graph.settle()

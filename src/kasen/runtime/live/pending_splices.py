@@ -34,6 +34,10 @@ class PendingSplices:
             before = self.transitions.get(name)
             self.transitions[name] = batch if before is None else concat((before, batch), batch.columns)
 
+    def discard_query(self, query: LiveQuery) -> None:
+        self.queries.discard(query.key)
+        self.transitions.pop(query.registered.name, None)
+
     def discard_step(self, step: int) -> None:
         self.steps.discard(step)
         self.primed.pop(step, None)
@@ -42,7 +46,7 @@ class PendingSplices:
         """The graph has run: what came is like the rest now. Returns what queries emit first."""
         transitions = self.transitions
         if self.queries or self.steps or self.primed or transitions:
-            for key in self.queries & queries.keys():
+            for key in self.queries:
                 queries[key].initial = None
             self.queries.clear()
             self.steps.clear()

@@ -12,7 +12,6 @@ from kasen.plan.keep.kept_windows import KeptWindows, QueryInCatalog, keep
 from kasen.plan.keep.memories import is_stateless
 from kasen.plan.logical import Node
 from kasen.plan.physical import own_nodes
-from kasen.runtime.live.contents_before import ContentsBefore
 from kasen.runtime.live.shared_steps import StateOrigin
 
 #: How a step that remembers anything began: with a new query, a backfilled one, or one that replaces another.
@@ -77,36 +76,10 @@ class PlannedQuery:
 
 
 @dataclass(slots=True)
-class PlacedQuery:
-    """A query whose steps are in the graph, before the change takes effect.
-
-    `own_steps` were made for it. `before` is what it sees at its steps before the change.
-    """
-
-    query: LiveQuery
-    old: LiveQuery | None
-    own_steps: set[int]
-    time: int
-    before: ContentsBefore[Node]
-    backfilled: bool
-
-    @property
-    def silent(self) -> bool:
-        """Whether it takes in what was before in silence, because it replaces a query or is backfilled."""
-        return self.old is not None or self.backfilled
-
-    @property
-    def has_transition(self) -> bool:
-        """Whether what its relation holds at the beginning does not flow out of its steps by itself."""
-        return not self.query.plan.is_stream and (self.silent or self.query.root not in self.own_steps)
-
-
-@dataclass(slots=True)
 class Splice:
     """A change made ready: the queries that come, and what is done when the change takes effect."""
 
     new_queries: dict[str, LiveQuery] = field(default_factory=dict)
-    placed: dict[str, PlacedQuery] = field(default_factory=dict)
     new_steps: list[int] = field(default_factory=list)
     #: What new steps of relations hold already; their changes begin from there.
     primed: dict[int, Batch] = field(default_factory=dict)

@@ -7,8 +7,6 @@ that is backfilled, takes in what was before in silence, and its relation emits 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from kasen.engine.batch import Batch, Frontier, empty
 from kasen.engine.window.held_tuples import HeldTuples
 from kasen.plan.changes import Register
@@ -27,7 +25,6 @@ from kasen.runtime.live.splice import (
     NEW,
     REPLACED,
     LiveQuery,
-    PlacedQuery,
     PlannedQuery,
     Retained,
     Splice,
@@ -52,6 +49,7 @@ class SpliceBuilder:
         self._pending = pending
         self._time = time
         self._retained = retained
+        self._placed: dict[str, PlacedQuery] = {}
 
     # ------------------------------------------------------------ steps
 
@@ -79,8 +77,8 @@ class SpliceBuilder:
         query.root = query.steps[planned.plan]
         self.splice.new_queries[key] = query
         if time is not None:
-            before = _QueryBefore(self, query, old, kept, own_steps, time, action.backfill, self._retained)
-            self.splice.placed[key] = PlacedQuery(query, old, own_steps, time, before, action.backfill)
+            past = self._retained if action.backfill else None
+            self._placed[key] = PlacedQuery(self, query, old, kept, own_steps, time, past)
 
     def _place_step(self, node: Node, query: LiveQuery, since: StateOrigin | None) -> tuple[int, bool]:
         inputs = tuple([self._source(child, query) for child in node.children])
@@ -107,8 +105,15 @@ class SpliceBuilder:
 
     # ------------------------------------------------------------ what a query begins with
 
-    def begin(self, placed: PlacedQuery) -> None:
-        """Finds what a query that comes while data flows begins with."""
+    def begin(self) -> None:
+        """Finds what the queries that come while data flows begin with.
+
+        Queries of a loop read one another: all must have been placed.
+        """
+        for placed in self._placed.values():
+            self._begin(placed)
+
+    def _begin(self, placed: PlacedQuery) -> None:
         query = placed.query
         if placed.old is not None:
             self._check_rstream_readers(query.registered.name)
@@ -123,19 +128,19 @@ class SpliceBuilder:
     def _inject(self, placed: PlacedQuery) -> None:
         """What the relations that a query reads hold enters at the instant it comes."""
         for node, step in placed.query.steps.items():
-            if step not in placed.own_steps:
+            if step not in placed.new_steps:
                 continue
             for position, child in enumerate(node.children):
-                flows = not isinstance(child, Ref) and placed.query.steps[child] in placed.own_steps
+                flows = not isinstance(child, Ref) and placed.query.steps[child] in placed.new_steps
                 if not flows and not child.is_stream:
-                    batch = at(placed.before.of(child), Frontier(placed.time))
+                    batch = at(placed.contents(child), placed.change_at)
                     self.splice.initial_inputs.append((step, position, batch))
 
     def _prime(self, placed: PlacedQuery) -> None:
         """New steps of a query take in what was before, in silence."""
         for node, step in placed.query.steps.items():
-            if step in placed.own_steps and not is_stateless(node):
-                changes = placed.before.of(node)
+            if step in placed.new_steps and not is_stateless(node):
+                changes = placed.contents(node)
                 self.splice.primed[step] = empty(changes.columns) if node.is_stream else bag(changes)
 
     def _emit_transition(self, placed: PlacedQuery) -> None:
@@ -144,10 +149,10 @@ class SpliceBuilder:
         name = query.registered.name
         holds = self.relation_before(name)
         if old is None or old.registered.schema.types != query.registered.schema.types:
-            self.splice.transitions[name] = at(holds, Frontier(placed.time))
+            self.splice.transitions[name] = at(holds, placed.change_at)
             return
         held = empty(len(old.plan.schema)) if old.plan.is_stream else self._live_contents(old)
-        change = difference(holds, held, Frontier(placed.time))
+        change = difference(holds, held, placed.change_at)
         self.splice.transitions[name] = change
         for step, position in self._live.readers(query.key):
             self.splice.initial_inputs.append((step, position, change))
@@ -166,14 +171,14 @@ class SpliceBuilder:
     def relation_before(self, name: str) -> Batch:
         """What another query's relation holds before the change, as far as it will not flow in by itself."""
         key = name.lower()
-        placed = self.splice.placed.get(key)
+        placed = self._placed.get(key)
         if placed is None:
             return self._live_contents(self._live.queries[key])
         query = placed.query
         if not placed.has_transition:
             return empty(len(query.plan.schema))
         if query.initial is None:
-            query.initial = bag(placed.before.of(query.plan))
+            query.initial = bag(placed.contents(query.plan))
         return query.initial
 
     def _live_contents(self, query: LiveQuery) -> Batch:
@@ -186,7 +191,7 @@ class SpliceBuilder:
     # ------------------------------------------------------------ RSTREAM
 
     def _check_rstream(self, placed: PlacedQuery) -> None:
-        if not any(isinstance(self.graph.node(step), WindowActivity) for step in placed.own_steps):
+        if not any(isinstance(self.graph.node(step), WindowActivity) for step in placed.new_steps):
             return
         began = placed.query.began
         for ref in relations_below_rstream(placed.query.plan):
@@ -209,8 +214,11 @@ class SpliceBuilder:
                         todo.append(reader)
 
 
-class _QueryBefore(ContentsBefore[Node]):
-    """What a query of this process sees at its plan's nodes before it comes: of streams, what they retain."""
+class PlacedQuery(ContentsBefore[Node]):
+    """A query whose steps are in the graph, before the change takes effect; `new_steps` were made for it.
+
+    `past` is what streams have retained, if the query is backfilled.
+    """
 
     def __init__(
         self,
@@ -218,43 +226,45 @@ class _QueryBefore(ContentsBefore[Node]):
         query: LiveQuery,
         old: LiveQuery | None,
         kept: KeptWindows,
-        own_steps: set[int],
+        new_steps: set[int],
         time: int,
-        backfilled: bool,
-        retained: Retained,
+        past: Retained | None,
     ) -> None:
+        self.query = query
+        self.old = old
+        #: Whether it takes in what was before in silence.
+        self.silent = old is not None or past is not None
         self._builder = builder
-        self._query = query
-        self._old = old
         self._kept = kept
-        self._backfilled = backfilled
-        self._retained = retained if backfilled else {}
-        self._replayed = self._replay(builder.contents, time)
-        past = [*self._retained.values(), *(held.batch for held in self._replayed.values())]
-        start = min((int(batch.ts[0]) for batch in past if len(batch)), default=time - 1)
-        super().__init__(builder.graph, own_steps, Frontier(start), Frontier(time))
+        self._past = past
+        #: What inputs of new steps begin with, of windows that the replaced query has, too.
+        self._replayed: dict[tuple[Node, int], HeldTuples] = {}
+        if old is not None:
+            for (node, position), replay in kept.replays.items():
+                source = old.steps[replay.source]
+                held = builder.contents.replayed(replay, source, node, position, time)
+                self._replayed[node, position] = held
+        before = [*(past or {}).values(), *(held.batch for held in self._replayed.values())]
+        start = min((int(batch.ts[0]) for batch in before if len(batch)), default=time - 1)
+        super().__init__(builder.graph, new_steps, Frontier(start), Frontier(time))
 
-    def _replay(self, contents: Contents, time: int) -> Mapping[tuple[Node, int], HeldTuples]:
-        """What inputs of new steps begin with, of windows that the query had before it was replaced, too."""
-        if self._old is None:
-            return {}
-        return {
-            (node, position): contents.replayed(replay, self._old.steps[replay.source], node, position, time)
-            for (node, position), replay in self._kept.replays.items()
-        }
+    @property
+    def has_transition(self) -> bool:
+        """Whether what its relation holds at the beginning does not flow out of its steps by itself."""
+        return not self.query.plan.is_stream and (self.silent or self.query.root not in self.new_steps)
 
     def _node(self, plan_step: Node) -> Node:
         return plan_step
 
     def _step(self, plan_step: Node) -> int:
-        return self._query.steps[plan_step]
+        return self.query.steps[plan_step]
 
     def _stream(self, node: Ref | Scan) -> Batch:
         nothing = super()._stream(node)
-        return self._retained.get(node.name, nothing) if isinstance(node, Scan) else nothing
+        return self._past.get(node.name, nothing) if self._past and isinstance(node, Scan) else nothing
 
     def _has_past(self) -> bool:
-        return self._backfilled
+        return self._past is not None
 
     def _relation(self, node: Ref | Scan) -> Batch:
         if isinstance(node, Scan):
@@ -272,9 +282,9 @@ class _QueryBefore(ContentsBefore[Node]):
     def _take_over(self, node: Node, step: int) -> Batch:
         """A new aggregate goes on with the groups of an old one."""
         regroup = self._kept.regroups[node]
-        assert self._old is not None
+        assert self.old is not None
         new = self.graph.operator(step)
-        old = self.graph.operator(self._old.steps[regroup.source])
+        old = self.graph.operator(self.old.steps[regroup.source])
         new.take_over(old, regroup.calls, self.change_at.ts)
         held = new.contents()
         assert held is not None
@@ -287,5 +297,5 @@ class _QueryBefore(ContentsBefore[Node]):
             replayed = self._replayed.get((plan_step, position))
             if replayed is not None:
                 operator.count_on(replayed.first)
-            inputs.append(self.of(child) if replayed is None else replayed.batch)
+            inputs.append(self.contents(child) if replayed is None else replayed.batch)
         return inputs

@@ -122,9 +122,8 @@ class Shard:
 
     def _splice(self, point: SplicePoint, sources: dict[str, Batch], received: Received) -> SpliceOutput:
         self._has_changed = True
-        return ShardSplice(
-            point, self._generations, self._steps, self._inputs, self._graph, self._context, self._shard
-        ).run(sources, received)
+        splice = ShardSplice(point, self._generations, self._steps, self._context)
+        return splice.run(sources, received)
 
     def _forget_generations(self) -> None:
         """Those whose queries are all gone will not come again."""

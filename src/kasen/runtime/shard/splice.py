@@ -22,12 +22,11 @@ from kasen.plan.shard.generations import (
     lies_elsewhere,
     read_by,
 )
-from kasen.runtime.graph.graph import Graph
 from kasen.runtime.live.contents import Contents, at, bag, difference
 from kasen.runtime.live.contents_before import ContentsBefore
 from kasen.runtime.shard.clock import SplicePoint
 from kasen.runtime.shard.generation import PlacedGeneration, SpliceOutput
-from kasen.runtime.shard.inputs import BEFORE, Received, ShardInputs
+from kasen.runtime.shard.inputs import BEFORE, Received
 from kasen.runtime.shard.steps import ShardSteps
 
 
@@ -39,22 +38,18 @@ class ShardSplice:
         point: SplicePoint,
         generations: Mapping[int, Generation],
         steps: ShardSteps,
-        inputs: ShardInputs,
-        graph: Graph,
         context: Context,
-        shard: int,
     ) -> None:
         self._point = point
         self._generations = generations
         self._steps = steps
-        self._shard = shard
         self._output = SpliceOutput()
         #: What relations held before the change that replaces them, by generation and name.
         self._initial: dict[tuple[int, str], Batch] = {}
         self.at = Frontier(point.at)
-        self.graph = graph
-        self.inputs = inputs
-        self.contents = Contents(graph, context, self.table)
+        self.graph = steps.graph
+        self.inputs = steps.inputs
+        self.contents = Contents(self.graph, context, self.table)
 
     def run(self, sources: dict[str, Batch], received: Received) -> SpliceOutput:
         """Makes the change. What outside relations hold then enters among the sources."""
@@ -159,7 +154,7 @@ class ShardSplice:
         if query.is_stream or new.is_stream or query.schema.types != new.schema.types:
             return None
         held = self.contents.of(old.root(name))
-        if old.emits(name, self._shard):
+        if old.emits(name, self._steps.shard):
             gone = at(Batch(held.ts, held.seq_tick, -held.diff, held.data), self.at)
             self._output.transitions.append((generation.answer(new.name), old.shipper(name), gone))
         return held
@@ -178,19 +173,19 @@ class ShardSplice:
             if placed.steps.get(step) in before.new_steps and not is_stateless(placed.node(step))
         ]
         for step in remembering:
-            before.of(step)
+            before.contents(step)
         query = generation.queries[0]
         if query.name in placed.outputs and not query.is_stream:
-            initial = bag(before.of(placed.outputs[query.name]))
+            initial = bag(before.contents(placed.outputs[query.name]))
             self._initial[generation.number, query.name] = initial
-            if placed.emits(query.name, self._shard):
+            if placed.emits(query.name, self._steps.shard):
                 emitted = generation.answer(query.name), placed.shipper(query.name), at(initial, self.at)
                 self._output.transitions.append(emitted)
         for edge, shipper in placed.outgoing:
             if edge.name in generation.replaces.primes and (
-                edge.to is Destination.SAME or placed.emits(edge.name, self._shard)
+                edge.to is Destination.SAME or placed.emits(edge.name, self._steps.shard)
             ):
-                rows = before.of(placed.outputs[edge.name])
+                rows = before.contents(placed.outputs[edge.name])
                 self._output.contents_before.append((edge, shipper, rows))
         self.graph.share([placed.steps[step] for step in remembering], None)
 
@@ -248,7 +243,7 @@ class _FragmentBefore(ContentsBefore[int]):
         return self._placed.steps[plan_step]
 
     def _inputs(self, plan_step: int) -> list[Batch]:
-        return [self.of(source) for source in self._placed.plan.steps[plan_step].inputs]
+        return [self.contents(source) for source in self._placed.plan.steps[plan_step].inputs]
 
     def _relation(self, node: Ref | Scan) -> Batch:
         if isinstance(node, Ref):

@@ -22,9 +22,9 @@ class ShardSteps:
 
     def __init__(self, graph: Graph, inputs: ShardInputs, shard: int) -> None:
         self.generations: dict[int, PlacedGeneration] = {}
-        self._graph = graph
-        self._inputs = inputs
-        self._shard = shard
+        self.graph = graph
+        self.inputs = inputs
+        self.shard = shard
         self._shared: SharedSteps[int] = SharedSteps(graph)
 
     def adopt(self, generation: PlacedGeneration) -> None:
@@ -51,7 +51,7 @@ class ShardSteps:
         number, exact = generation.reads[name.lower()]
         return self.generations[number].root(exact)
 
-    def inputs(self, generation: PlacedGeneration, step: int) -> tuple[int, ...]:
+    def sources(self, generation: PlacedGeneration, step: int) -> tuple[int, ...]:
         """The graph's steps that a step of a generation's plan reads."""
         return tuple(
             self.read_root(generation, name)
@@ -64,10 +64,10 @@ class ShardSteps:
         """Steps of a generation read what has replaced their inputs; returns the plan's and the graph's."""
         moved: list[tuple[int, int]] = []
         for step, place in generation.own_steps.items():
-            inputs = self.inputs(generation, step)
-            if inputs != self._graph.inputs(place):
+            inputs = self.sources(generation, step)
+            if inputs != self.graph.inputs(place):
                 self._shared.unshare(place)
-                self._graph.point(place, inputs)
+                self.graph.point(place, inputs)
                 moved.append((step, place))
         return moved
 
@@ -86,7 +86,7 @@ class ShardSteps:
                     self._place_step(generation, step, new_steps, is_alone=len(stage) == 1)
                 if len(stage) > 1 or stage[0] in generation.plan.steps[stage[0]].inputs:
                     for step in stage:
-                        self._graph.point(generation.steps[step], self.inputs(generation, step))
+                        self.graph.point(generation.steps[step], self.sources(generation, step))
         return new_steps
 
     def _place_step(
@@ -96,13 +96,13 @@ class ShardSteps:
         if isinstance(node, Ref):
             generation.steps[step] = self.read_root(generation, node.name)
             return
-        key = StepKey(node, self.inputs(generation, step))
+        key = StepKey(node, self.sources(generation, step))
         is_shared = is_alone and self._can_share(key)
         found = self._shared.find(key) if is_shared else None
         if found is None and generation.generation.replaces is not None:
             found = self._carried(generation, step, key)
         if found is None:
-            found = self._graph.add(key.node, key.inputs)
+            found = self.graph.add(key.node, key.inputs)
             new_steps.append(found)
             if is_shared:
                 self._shared.share(found, key)
@@ -113,12 +113,12 @@ class ShardSteps:
         """The step of the replaced query that goes on as a step of the new one, if any."""
         replaces = generation.generation.replaces
         assert replaces is not None
-        origins = generation.fragment.origins(self._shard)
+        origins = generation.fragment.origins(self.shard)
         origin = origins[step] if step < len(origins) else None
         old = self.generations.get(replaces.number)
         if old is not None and (origin is None or origin in replaces.carried):
             for place in old.steps.values():
-                if self._graph.node(place) == key.node and self._graph.inputs(place) == key.inputs:
+                if self.graph.node(place) == key.node and self.graph.inputs(place) == key.inputs:
                     return place
         if origin in replaces.kept:
             raise lies_elsewhere(replaces.name)
@@ -127,7 +127,7 @@ class ShardSteps:
     def _can_share(self, key: StepKey) -> bool:
         """Whether a step remembers nothing, and neither does what it reads, down to a stream from outside."""
         if isinstance(key.node, Scan):
-            return self._inputs.are_common(key.node.name)
+            return self.inputs.are_common(key.node.name)
         return is_stateless(key.node) and all(self._shared.key(source) is not None for source in key.inputs)
 
     # ------------------------------------------------------------ what leaves, and steps that go
@@ -139,15 +139,15 @@ class ShardSteps:
             label = name if name in exchanges else generation.generation.answer(name)
             carried = carries(generation.generation, name) if name in exchanges else ""
             if name in needed and carried and carried in generation.replaced:
-                self._graph.outputs[label] = self.read_root(generation, carried)
+                self.graph.outputs[label] = self.read_root(generation, carried)
             elif name in needed:
-                self._graph.outputs[label] = generation.steps[step]
+                self.graph.outputs[label] = generation.steps[step]
             elif not any(
                 name in other.use.outputs
                 for other in self.generations.values()
                 if other.has_come and other is not generation and name in exchanges
             ):
-                self._graph.outputs.pop(label, None)
+                self.graph.outputs.pop(label, None)
 
     def prune(self, generation: PlacedGeneration) -> None:
         """Frees what only queries had that went."""
@@ -158,7 +158,7 @@ class ShardSteps:
             if not isinstance(generation.node(step), Ref):
                 self._shared.release(place, generation.number)
         used = {name for each in self.generations.values() for name in each.use.inputs}
-        self._inputs.close_all_but(used)
+        self.inputs.close_all_but(used)
 
     # ------------------------------------------------------------ state
 
@@ -192,11 +192,11 @@ class ShardSteps:
             if generation.has_come:
                 come.append(generation)
         keys = {
-            place: StepKey(each.node(step), self.inputs(each, step))
+            place: StepKey(each.node(step), self.sources(each, step))
             for each in self.generations.values()
             for step, place in each.own_steps.items()
         }
-        self._graph.rebuild({place: (key.node, key.inputs) for place, key in keys.items()})
+        self.graph.rebuild({place: (key.node, key.inputs) for place, key in keys.items()})
         for generation in come:
             self.name_outputs(generation)
             for stage in generation.plan.stages():
@@ -204,4 +204,4 @@ class ShardSteps:
                 if found is not None and self._can_share(keys[found]):
                     self._shared.share(found, keys[found])
             self.prune(generation)
-        self._graph.settle()
+        self.graph.settle()
