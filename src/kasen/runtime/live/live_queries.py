@@ -171,7 +171,7 @@ class LiveQueries:
 
     def finish_run(self) -> dict[str, Batch]:
         """The graph has run: what came is like the rest from now on. Returns what queries emit first."""
-        return self._pending.finish(self.queries)
+        return self._pending.finish(self._steps.queries)
 
     # ------------------------------------------------------------ the durable catalog
 

@@ -13,7 +13,7 @@ from kasen.plan.keep.rstream import cannot_be_replaced, rstreams
 from kasen.plan.logical import Ref, walk
 from kasen.plan.physical import App
 from kasen.plan.shard.fragments import FragmentPlan
-from kasen.plan.shard.generations import EarlierQueries, Generation, later, lies_alike
+from kasen.plan.shard.generations import EarlierQueries, Generation, has_same_layout, plan_generation
 
 #: Where a query is: the number of its generation, and its name.
 QueryPlace = tuple[int, str]
@@ -86,7 +86,7 @@ class RemoteGenerations:
         if new.replaces is None:
             return
         old, name = self._found[new.replaces.number], new.queries[0].name
-        if lies_alike(old.generation, new, name):
+        if has_same_layout(old.generation, new, name):
             reads(old)[name.lower()] = (new.number, name)
             for each in self._found.values():
                 for read, place in reads(each).items():
@@ -116,7 +116,7 @@ class RemoteGenerations:
             for query in each.generation.queries
             if query.name in each.live - changed and self._reads(number, query, old, catalog)
         ]
-        if readers and not lies_alike(self._found[old[0]].generation, new, new.queries[0].name):
+        if readers and not has_same_layout(self._found[old[0]].generation, new, new.queries[0].name):
             fault = f"{readers[0]} reads {name}, whose rows would lie elsewhere on executors"
             raise QueryError(fault, remedy=f"replace {readers[0]} in the same text, {IN_DRIVER}")
         if any(old in self._found[number].reads_later.values() for number in self._below(new)):
@@ -216,7 +216,7 @@ class RemoteGenerations:
             queries = [names.queries[name.lower()] for name in entry["queries"]]
             replaces = None if entry["replaces"] is None else replacement_of(entry["replaces"])
             earlier = EarlierQueries(names, where, self._cut)
-            generation = later(number, self._cut.plan.app, queries, names, earlier, replaces)
+            generation = plan_generation(number, self._cut.plan.app, queries, names, earlier, replaces)
             generation = replace(generation, reads=_places(entry["read"]))
         return LiveGeneration(
             generation, set(entry["live"]), entry["since"], entry["gone"], reads, dict(reads)

@@ -16,7 +16,13 @@ from kasen.errors import DataError, QueryError
 from kasen.plan.changes import CatalogChange, Drop, LiveCatalog, Register, RegisteredQuery
 from kasen.plan.explain.fragments import explain_fragments
 from kasen.plan.shard.fragments import FragmentPlan
-from kasen.plan.shard.generations import EarlierQueries, Generation, check_rstream, later, replacing
+from kasen.plan.shard.generations import (
+    EarlierQueries,
+    Generation,
+    check_rstream,
+    plan_generation,
+    plan_replacement,
+)
 from kasen.runtime.live.dry_run import dry_run
 from kasen.runtime.live.limits import StateSize, check_limits
 from kasen.runtime.live.remote_generations import IN_DRIVER, QueryPlace, RemoteGenerations
@@ -152,9 +158,9 @@ class RemoteQueries:
             queries, number = [action.query for action in group], self._next + len(made)
             earlier = replace(older, where=dict(where))
             if group[0].replaces:
-                generation = replacing(number, self._app, queries[0], names, earlier)
+                generation = plan_replacement(number, self._app, queries[0], names, earlier)
             else:
-                generation = later(number, self._app, queries, names, earlier)
+                generation = plan_generation(number, self._app, queries, names, earlier)
             for query in queries:
                 check_rstream(query, generation.cut.plan)
                 where[query.name.lower()] = (generation, query.name)
@@ -306,17 +312,17 @@ def _group_by_generation(coming: list[Register], catalog: LiveCatalog) -> list[l
     Those that others read come first.
     """
     new = [action for action in coming if not action.replaces]
-    replacing_ = [[action] for action in coming if action.replaces]
-    if not new or not replacing_:
-        return [*([new] if new else []), *replacing_]
+    replacements = [[action] for action in coming if action.replaces]
+    if not new or not replacements:
+        return [*([new] if new else []), *replacements]
     names = {action.query.name.lower() for action in new}
-    replaced = {action.query.name.lower() for (action,) in replacing_}
+    replaced = {action.query.name.lower() for (action,) in replacements}
     reads_replaced = any(catalog.reads(action.query) & replaced for action in new)
-    reads_new = any(catalog.reads(action.query) & names for (action,) in replacing_)
+    reads_new = any(catalog.reads(action.query) & names for (action,) in replacements)
     if reads_replaced and reads_new:
         fault = "queries that come and such that are replaced read one another, which executors refuse"
         raise QueryError(fault, remedy="give two texts, one after the other, or run it with --place driver")
-    return [*replacing_, new] if reads_replaced else [new, *replacing_]
+    return [*replacements, new] if reads_replaced else [new, *replacements]
 
 
 def _change_text(change: CatalogChange, catalog: LiveCatalog) -> str:

@@ -10,8 +10,9 @@ from kasen.plan.logical import Node, Ref
 from kasen.plan.lower.lower import is_net
 from kasen.plan.physical import Plan
 from kasen.plan.shard.exchange import Exchange
+from kasen.plan.shard.fragment_use import FragmentUse, carried_query, fragment_use, steps_behind
 from kasen.plan.shard.fragments import Fragment, travelling
-from kasen.plan.shard.generations import FragmentUse, Generation, carries, steps_of, use
+from kasen.plan.shard.generations import Generation
 from kasen.runtime.shard.shipment import CHANGE, Shipper
 
 
@@ -43,8 +44,8 @@ class PlacedGeneration:
     """What a generation does on one shard: its fragment, the steps of the graph that it has, and for whom.
 
     `steps` has the graph's step for each of the fragment's; it is empty until the generation comes. `live`
-    are its queries that are live or will be. `reads` tells where the older queries are that it reads, which
-    may be replaced.
+    are its live and pending queries. `reads` tells where the older queries are that it reads: these may be
+    replaced.
     """
 
     generation: Generation
@@ -124,7 +125,7 @@ class PlacedGeneration:
     @property
     def use(self) -> FragmentUse:
         """What of the fragment its live queries need."""
-        return use(self.generation, self.live, self.fragment.level, self.replaced)
+        return fragment_use(self.generation, self.live, self.fragment.level, self.replaced)
 
     @property
     def needed(self) -> set[int]:
@@ -132,6 +133,6 @@ class PlacedGeneration:
         made = {
             name
             for name in self.use.outputs
-            if name not in self.exchanges or carries(self.generation, name) not in self.replaced
+            if name not in self.exchanges or carried_query(self.generation, name) not in self.replaced
         }
-        return steps_of(self.plan, made, self.replaced)
+        return steps_behind(self.plan, made, self.replaced)

@@ -14,13 +14,11 @@ from kasen.plan.keep.memories import is_stateless
 from kasen.plan.logical import Node, Ref, Scan
 from kasen.plan.lower.instantiate import Context
 from kasen.plan.shard.exchange import Destination
+from kasen.plan.shard.fragment_use import carried_query, carries_others, query_read
 from kasen.plan.shard.generations import (
     Generation,
-    carries,
-    carries_more,
-    lies_alike,
-    lies_elsewhere,
-    read_by,
+    has_same_layout,
+    layout_error,
 )
 from kasen.runtime.live.contents import Contents, at, bag, difference
 from kasen.runtime.live.contents_before import ContentsBefore
@@ -194,7 +192,7 @@ class ShardSplice:
         assert generation.replaces is not None
         old, new = (generation.replaces.number, generation.replaces.name), generation.queries[0]
         placed, there = self._steps.generations.get(generation.number), (generation.number, new.name)
-        if not lies_alike(self._generations[old[0]], generation, new.name):
+        if not has_same_layout(self._generations[old[0]], generation, new.name):
             return
         change = None if held is None else difference(self._initial[there], held, self.at)
         for number, reader in self._steps.generations.items():
@@ -216,12 +214,12 @@ class ShardSplice:
                     self._inject(reader, {step.id: change})
         for step_id, place in self._steps.move_inputs(reader):
             for position in range(len(self.graph.inputs(place))):
-                if change is not None and read_by(reader.plan, step_id, position) == name:
+                if change is not None and query_read(reader.plan, step_id, position) == name:
                     self.graph.inject(place, position, change)
         for edge, _ in reader.outgoing:
-            if carries_more(reader.generation, edge.name, name):
-                raise lies_elsewhere(name)
-            if change is not None and carries(reader.generation, edge.name) == name:
+            if carries_others(reader.generation, edge.name, name):
+                raise layout_error(name)
+            if change is not None and carried_query(reader.generation, edge.name) == name:
                 self._output.outputs[edge.name] = change
 
 

@@ -10,7 +10,8 @@ from typing import Any
 
 from kasen.plan.keep.memories import is_stateless
 from kasen.plan.logical import Ref, Scan
-from kasen.plan.shard.generations import carries, lies_elsewhere, read_by
+from kasen.plan.shard.fragment_use import carried_query, query_read
+from kasen.plan.shard.generations import layout_error
 from kasen.runtime.graph.graph import Graph
 from kasen.runtime.live.shared_steps import UNRESOLVED, SharedSteps, StepKey
 from kasen.runtime.shard.generation import PlacedGeneration
@@ -55,7 +56,7 @@ class ShardSteps:
         """The graph's steps that a step of a generation's plan reads."""
         return tuple(
             self.read_root(generation, name)
-            if (name := read_by(generation.plan, step, position)) in generation.replaced
+            if (name := query_read(generation.plan, step, position)) in generation.replaced
             else generation.steps.get(source, UNRESOLVED)
             for position, source in enumerate(generation.plan.steps[step].inputs)
         )
@@ -121,7 +122,7 @@ class ShardSteps:
                 if self.graph.node(place) == key.node and self.graph.inputs(place) == key.inputs:
                     return place
         if origin in replaces.kept:
-            raise lies_elsewhere(replaces.name)
+            raise layout_error(replaces.name)
         return None
 
     def _can_share(self, key: StepKey) -> bool:
@@ -137,7 +138,7 @@ class ShardSteps:
         needed, exchanges = generation.use.outputs, generation.exchanges
         for name, step in generation.plan.outputs:
             label = name if name in exchanges else generation.generation.answer(name)
-            carried = carries(generation.generation, name) if name in exchanges else ""
+            carried = carried_query(generation.generation, name) if name in exchanges else ""
             if name in needed and carried and carried in generation.replaced:
                 self.graph.outputs[label] = self.read_root(generation, carried)
             elif name in needed:
