@@ -15,7 +15,7 @@ from kasen.plan.changes import CatalogChange
 from kasen.plan.physical import Plan
 from kasen.plan.shard.fragments import cut
 from kasen.runtime.input.feed import InputRows
-from kasen.runtime.live.remote import RemoteQueries
+from kasen.runtime.live.remote_queries import RemoteQueries
 from kasen.runtime.output.answers import AnswerCollector
 from kasen.runtime.pipeline import Answer, RunningPipeline
 from kasen.runtime.shard.clock import Clock, Orders

@@ -40,8 +40,10 @@ from kasen.runtime.input.feed import (
     times_of,
 )
 from kasen.runtime.input.relation import Relation
-from kasen.runtime.live.live import LiveQueries, Planned
+from kasen.runtime.live.limits import check_limits
+from kasen.runtime.live.live_queries import LiveQueries
 from kasen.runtime.live.retained import RetainedStreams
+from kasen.runtime.live.splice import PlannedQuery
 from kasen.runtime.output.pace import Pace
 
 #: How long an unbounded chain of windows may go on expiring after the end of the input.
@@ -80,7 +82,7 @@ class PreparedChange:
 
     text: str
     changes: tuple[CatalogChange, ...]
-    plans: Mapping[str, Planned]
+    plans: Mapping[str, PlannedQuery]
     version: int
 
 
@@ -337,7 +339,7 @@ class RunningPipeline:
             self._graph.begin(begin)
             sources |= {name: rows.entering(begin) for name, rows in self._tables.items()}
         self._upto = upto
-        if not sources and not self.live.told and not self._graph.stirs_before(upto):
+        if not sources and not self.live.transitions and not self._graph.stirs_before(upto):
             return answer
         answer.changes = self._answered(sources)
         answer.queries = self._named(answer.changes)
@@ -352,8 +354,8 @@ class RunningPipeline:
     def _answered(self, sources: dict[str, Batch]) -> dict[str, Batch]:
         """Runs the graph up to where the pipeline is; what was told of queries that came is said first."""
         raw = self._graph.run(sources, self._upto)
-        told = self.live.has_run()
-        return self._netted(raw, told) if told or self._orders else raw
+        transitions = self.live.finish_run()
+        return self._netted(raw, transitions) if transitions or self._orders else raw
 
     def _release(self, ts: int, answer: Answer) -> tuple[dict[str, Batch], Frontier | None]:
         """The rows below a time as changes; until the graph has begun, also the first of their instants."""
@@ -434,7 +436,7 @@ class RunningPipeline:
             plans = self._planned(changes[0]) if changes and changes[0].at is None else {}
             return PreparedChange(text, changes, plans, self.catalog.version)
 
-    def _planned(self, change: CatalogChange) -> dict[str, Planned]:
+    def _planned(self, change: CatalogChange) -> dict[str, PlannedQuery]:
         after = self.catalog.after(change)
         found = {}
         for action in change.actions:
@@ -443,7 +445,7 @@ class RunningPipeline:
                 in_loop = after.in_loop(key)
                 plan = plan_query(action.query, after, in_loop=in_loop)
                 text, old = QueryInCatalog(action.query, after), self.live.queries.get(key)
-                found[key] = Planned.of(text, plan, old, self.catalog, in_loop=in_loop)
+                found[key] = PlannedQuery.of(text, plan, old, self.catalog, in_loop=in_loop)
         return found
 
     def apply(self, ready: PreparedChange) -> tuple[CatalogChange, ...]:
@@ -452,7 +454,13 @@ class RunningPipeline:
             ready = self.make_ready(ready.text)  # names may mean something else by now
         changes = ready.changes
         for change in changes:
-            self._check_limits(change)
+            check_limits(
+                self._plan.app,
+                change,
+                len(self.queries),
+                lambda: self.live.groups,
+                lambda: self.live.all_state_bytes,
+            )
             self.on_check(change)
             if change.at is not None and self.begun and change.at < self._upto.ts:
                 fault = f"the time {change.at} has run already: the next is {self._upto.ts}"
@@ -492,30 +500,7 @@ class RunningPipeline:
         """Whoever writes answers may refuse a change."""
         self.on_check = check
 
-    def _check_limits(self, change: CatalogChange) -> None:
-        """Refuses a newcomer where a limit is reached; those who are here go on."""
-        more = sum(isinstance(action, Register) and not action.replaces for action in change.actions)
-        if not more:
-            return
-        app = self._plan.app
-        most = int(app.setting("max_queries", "100000"))
-        if len(self.queries) + more > most:
-            raise ResourceError(
-                f"{len(self.queries)} queries are live and {most} is the most: SET max_queries"
-            )
-        groups = int(app.setting("max_groups", "0"))
-        if groups and self.live.groups >= groups:
-            raise ResourceError(
-                f"the live queries have {self.live.groups} groups and {groups} is the most: SET max_groups"
-            )
-        # Measuring takes as long as a snapshot, so it is done only where there is a limit.
-        room = int(app.setting("max_state_bytes", "0"))
-        if room and (held := self.live.all_state_bytes) >= room:
-            raise ResourceError(
-                f"the live queries remember {held} bytes and {room} is the most: SET max_state_bytes"
-            )
-
-    def _change(self, change: CatalogChange, plans: Mapping[str, Planned]) -> None:
+    def _change(self, change: CatalogChange, plans: Mapping[str, PlannedQuery]) -> None:
         """The change takes effect now, between two times."""
         time = self._upto.ts if self.begun else None
         splice = self.live.prepare(change, plans, time, self._retained.since(time or 0))
@@ -577,9 +562,9 @@ class RunningPipeline:
         state |= {f"step.{step}": each for step, each in self._graph.snapshot().items()}
         state |= self._retained.snapshot()
         if self._has_changed:
-            catalog = {"queries": self.live.saved(), "pending": self.catalog.as_text(self.pending)}
+            catalog = {"queries": self.live.save_queries(), "pending": self.catalog.as_text(self.pending)}
             state["live"] = {"json": np.frombuffer(json.dumps(catalog).encode(), np.uint8)}
-            state |= self.live.pending()
+            state |= self.live.save_pending()
         return state
 
     def forget_texts(self) -> None:
@@ -595,7 +580,7 @@ class RunningPipeline:
         yield from input_words(self._tables, self._feeds)
         states = [each.snapshot() for each in self._relations.values()]
         states += self._retained.snapshot().values()
-        states += [each for name, each in self.live.pending().items() if name != "live.names"]
+        states += [each for name, each in self.live.save_pending().items() if name != "live.names"]
         for state in states:
             yield from words_in(state)
         yield from self._graph.held_words()
@@ -619,7 +604,7 @@ class RunningPipeline:
         self._graph.restore(steps, bool(begun), state["pipeline"]["stopped"].tolist())
 
         if "live.names" in state:
-            self.live.restore(state)
+            self.live.restore_pending(state)
 
     def _rebuild(self, saved: dict[str, Any]) -> None:
         """The queries as they were when a state was saved: others than those of the beginning."""

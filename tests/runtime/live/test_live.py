@@ -197,6 +197,17 @@ def test_a_newcomer_is_refused_when_the_others_hold_too_much(limit: str, fault: 
     p.execute(newcomer)
 
 
+def test_a_query_that_goes_before_it_has_run_is_not_in_a_snapshot() -> None:
+    p = kasen.Pipeline()
+    p.execute(BIDS)
+    p.push("bids", [{"ts": 1, "item": 1, "price": 20}])
+    p.advance("bids", 2)
+    p.execute("REGISTER QUERY brief AS SELECT item FROM bids [ROWS 2]")
+    p.execute("DROP QUERY brief")
+    assert p._running is not None
+    assert [name for name in p._running.snapshot() if "brief" in name] == []
+
+
 def test_dropped_queries_leave_no_steps_behind() -> None:
     p = kasen.Pipeline()
     p.execute(BIDS)

@@ -15,7 +15,7 @@ from kasen.cql.bound import Register
 from kasen.errors import QueryError
 from kasen.plan.physical import plan_app
 from kasen.plan.shard.fragments import cut
-from kasen.runtime.live.remote import RemoteQueries
+from kasen.runtime.live.remote_queries import RemoteQueries
 from kasen.runtime.shard.clock import Clock
 from kasen.types import BIGINT
 from tests.engines import forgetful, on_shards

@@ -15,7 +15,7 @@ from pyspark import cloudpickle
 
 from kasen.plan.physical import Plan
 from kasen.runtime.durable.arrays import pack_arrays
-from kasen.runtime.live.remote import RemoteQueries
+from kasen.runtime.live.remote_queries import RemoteQueries
 from kasen.runtime.output.answers import AnswerCollector
 from kasen.runtime.pipeline import Answer
 from kasen.runtime.shard.clock import Orders

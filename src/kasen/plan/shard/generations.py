@@ -1,22 +1,22 @@
 """Queries that come while data flows, on shards: those of one change are a generation, with a cut of its own.
 
-The fragments of all generations run side by side in one graph a level and shard. What remembers nothing is
-shared with older ones there, and so are the ways of streams from outside, which therefore have the same
-names in all generations; everything else is a generation's own.
+The fragments of all generations run side by side, in one graph per level and shard. They share what remembers
+nothing, and the exchanges of streams from outside, which therefore have the same names in all generations.
+Everything else belongs to one generation.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 
-from kasen.cql.bound import App, RegisteredQuery, StreamKind
+from kasen.cql.bound import App, RegisteredQuery
 from kasen.errors import QueryError
 from kasen.plan.changes import LiveCatalog
 from kasen.plan.exprs import rebuild
 from kasen.plan.keep.kept_windows import QueryInCatalog, carried, keep
-from kasen.plan.logical import Node, Project, Ref, Scan, Streamify, walk
+from kasen.plan.keep.rstream import cannot_begin, relations_below_rstream
+from kasen.plan.logical import Node, Ref, Scan, walk
 from kasen.plan.physical import Plan, plan_query, share
 from kasen.plan.shard.exchange import Exchange, nameless
 from kasen.plan.shard.fragments import Fragment, FragmentPlan, Pin, cut_plan
@@ -27,11 +27,11 @@ _IN_DRIVER = "or run it with --place driver"
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """What becomes of the query that a generation's only one replaces.
+    """What becomes of the query that a generation's only query replaces.
 
-    `kept` steps of the plan go on with their state; `carried` ones, these among them, are the same as
-    before. Those of `pins` are where they were; the answer is to lie as the old one did, `split`, if it can.
-    Along `primes`, exchanges, new steps are told what there was.
+    `kept` steps of the plan go on with their state. `carried` steps, these among them, are the same steps as
+    before. Steps in `pins` stay where they are. The answer keeps the layout of the old one, `split`, if it
+    can. The exchanges in `primes` bring new steps what was there before.
     """
 
     number: int
@@ -71,8 +71,8 @@ class Generation:
         """The step of the plan that a query's answers come from."""
         return dict(self.cut.plan.outputs)[name]
 
-    def lies(self, name: str) -> tuple[int, Split]:
-        """At which level a query's answers are made, and how they lie on shards then."""
+    def layout(self, name: str) -> tuple[int, Split]:
+        """At which level a query's answers are made, and how they are split between shards."""
         level = next(each.level for each in self.cut.fragments if name in dict(each.first.outputs))
         split = self.cut.splits[self.root(name)]
         if split is None:
@@ -81,16 +81,8 @@ class Generation:
         return level, split
 
     def answer(self, name: str) -> str:
-        """What a query's answers are called on their way: another generation may have one of its name."""
+        """What a query's answers are called on their way: another generation may have a query of its name."""
         return f"#{self.number}|{name}" if self.number else name
-
-
-@dataclass(frozen=True, slots=True)
-class FragmentUse:
-    """What of a level's fragment is needed: its outputs, and the exchanges that it receives."""
-
-    outputs: frozenset[str] = frozenset()
-    inputs: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +95,7 @@ class EarlierQueries:
     first: FragmentPlan
 
 
-def later(
+def plan_generation(
     number: int,
     app: App,
     queries: Sequence[RegisteredQuery],
@@ -113,7 +105,7 @@ def later(
 ) -> Generation:
     """The generation of queries that come together; `names` knows them, and all that they read.
 
-    `replaces` is what `replacing` has found out before.
+    `replaces` is what `plan_replacement` has found out before.
     """
     looped = {query.name for query in queries if names.in_loop(query.name)}
     plans = {
@@ -124,7 +116,7 @@ def later(
     return _cut(number, plan, older, replaces)
 
 
-def replacing(
+def plan_replacement(
     number: int, app: App, query: RegisteredQuery, names: LiveCatalog, older: EarlierQueries
 ) -> Generation:
     """The generation of a query that replaces one. QueryError if what it keeps would lie elsewhere."""
@@ -140,14 +132,14 @@ def replacing(
     ).refusal
     if refusal is not None:
         raise refusal
-    was = old.cut.plan.steps[old.root(name)].node
+    replaced = old.cut.plan.steps[old.root(name)].node
     new = plan_query(query, names, shards=True)
-    found_here = keep(texts[0], was, texts[1], new)
+    found_here = keep(texts[0], replaced, texts[1], new)
     if found_here.refusal is not None or found_here.rebuilt:
         fault = f"{name} cannot be replaced on executors: windows that it keeps would need other steps there"
         raise QueryError(fault, remedy=f"DROP QUERY {name}, and register it in a second change; {_IN_DRIVER}")
     kept = found_here.steps
-    same = carried(new, set(walk(was)), kept)
+    same = carried(new, set(walk(replaced)), kept)
     plan = share(replace(app, queries=(query,), loops=(), changes=(), prepared=()), {query.name: new})
     ids = {step.node: step.id for step in plan.steps}
     found = Replacement(
@@ -156,7 +148,7 @@ def replacing(
         frozenset(ids[node] for node in kept if node in ids),
         frozenset(ids[node] for node in same if node in ids),
         _pins(old, plan, {node: ids[node] for node in same if node in ids}),
-        old.lies(name)[1],
+        old.layout(name)[1],
     )
     cut = _cut(number, plan, older, found).cut
     primes = {
@@ -198,24 +190,26 @@ def _pins(old: Generation, plan: Plan, same: Mapping[Node, int]) -> dict[int, Pi
     return pins
 
 
-def lies_elsewhere(name: str) -> QueryError:
+def layout_error(name: str) -> QueryError:
     fault = f"{name} cannot be replaced on executors: what it keeps lies on shards otherwise for the new text"
     return QueryError(fault, remedy=f"DROP QUERY {name}, and register it in a second change; {_IN_DRIVER}")
 
 
 def _cut(number: int, plan: Plan, older: EarlierQueries, replaces: Replacement | None) -> Generation:
     first = older.first
-    common = {_way(first.plan, edge): edge.name for edge in first.scanned if _is_common(first.plan, edge)}
+    common = {
+        _common_name(first.plan, edge): edge.name for edge in first.scanned if _is_common(first.plan, edge)
+    }
 
     def label(edge: Exchange) -> Exchange:
         if _is_common(plan, edge):
-            way = _way(plan, edge)
-            return replace(edge, alias=common.get(way, way))
+            name = _common_name(plan, edge)
+            return replace(edge, alias=common.get(name, name))
         return edge if edge.alias else replace(edge, alias=f"#{number}|{edge.source}{edge.way}")
 
     refs = {step.id: step.node.name for step in plan.steps if isinstance(step.node, Ref)}
     read = {name: older.where[name.lower()] for name in refs.values()}
-    pins = {step: Pin(*read[name][0].lies(read[name][1])) for step, name in refs.items()}
+    pins = {step: Pin(*read[name][0].layout(read[name][1])) for step, name in refs.items()}
     wants: dict[int, Need] = {}
     if replaces is not None:
         pins |= replaces.pins
@@ -224,9 +218,9 @@ def _cut(number: int, plan: Plan, older: EarlierQueries, replaces: Replacement |
     return Generation(number, cut_plan(plan, label, pins, wants), reads, replaces)
 
 
-def lies_alike(one: Generation, other: Generation, name: str) -> bool:
+def has_same_layout(generation: Generation, other: Generation, name: str) -> bool:
     """Whether the answers of a query lie on shards in the same way in two generations."""
-    (level, split), (other_level, other_split) = one.lies(name), other.lies(name)
+    (level, split), (other_level, other_split) = generation.layout(name), other.layout(name)
     ways, other_ways = (
         [repr([rebuild(key, nameless) for key in way]) for way in each.ways] for each in (split, other_split)
     )
@@ -234,18 +228,11 @@ def lies_alike(one: Generation, other: Generation, name: str) -> bool:
     return level == other_level and same and bool(split.why) == bool(other_split.why)
 
 
-def check_whole(one: RegisteredQuery, plan: Plan) -> None:
-    """RSTREAM over an older relation query would fire when that one's windows move, which it cannot see."""
-    for node in walk(plan.steps[dict(plan.outputs)[one.name]].node):
-        if not isinstance(node, Streamify) or node.kind is not StreamKind.RSTREAM or node.every is not None:
-            continue
-        for each in walk(node.child):
-            if isinstance(each, Ref) and not each.is_stream and plan.has_step(each):
-                fault = (
-                    f"RSTREAM cannot begin over {each.name} now: it fires when windows of {each.name} move"
-                )
-                remedy = f"register both together, or write RSTREAM[d] or ISTREAM over {each.name}"
-                raise QueryError(fault, remedy=remedy)
+def check_rstream(query: RegisteredQuery, plan: Plan) -> None:
+    """Refuses RSTREAM over an older relation query: RSTREAM cannot see that query's windows move."""
+    for ref in relations_below_rstream(plan.steps[dict(plan.outputs)[query.name]].node):
+        if plan.has_step(ref):
+            raise cannot_begin(ref.name)
 
 
 def _is_common(plan: Plan, edge: Exchange) -> bool:
@@ -254,95 +241,7 @@ def _is_common(plan: Plan, edge: Exchange) -> bool:
     return isinstance(node, Scan) and node.is_stream and not edge.ordinals and not edge.instants
 
 
-def _way(plan: Plan, edge: Exchange) -> str:
+def _common_name(plan: Plan, edge: Exchange) -> str:
     node = plan.steps[edge.source].node
     assert isinstance(node, Scan)
     return f">{node.name}{edge.way}"
-
-
-@lru_cache(maxsize=4096)
-def _use(generation: Generation, live: frozenset[str], moved: frozenset[str]) -> tuple[FragmentUse, ...]:
-    found: list[FragmentUse] = []
-    read: frozenset[str] = frozenset()  # exchanges that later levels receive
-    for each in reversed(generation.cut.fragments):
-        names = {edge.name for edge in each.outputs}
-        plans = (each.first, each.others)
-        outputs = frozenset(
-            name for plan in plans for name, _ in plan.outputs if name in (read if name in names else live)
-        )
-        made = {name for name in outputs if name not in names or carries(generation, name) not in moved}
-        inputs = frozenset(
-            node.name
-            for plan in plans
-            for step in steps_of(plan, made, moved)
-            if isinstance(node := plan.steps[step].node, Scan)
-        )
-        found.append(FragmentUse(outputs, inputs))
-        read |= inputs
-    return tuple(reversed(found))
-
-
-def use(
-    generation: Generation, live: Collection[str], level: int, moved: Collection[str] = ()
-) -> FragmentUse:
-    """What is needed at a level for those queries of a generation that are still there.
-
-    `moved` are queries of the generation, in lower case, that were replaced: others read the new ones.
-    """
-    found = _use(generation, frozenset(live), frozenset(moved))
-    return found[level - 1] if level <= len(found) else FragmentUse()
-
-
-def steps_of(plan: Plan, outputs: Collection[str], moved: Collection[str] = ()) -> set[int]:
-    """The steps of a fragment's plan from which these outputs are made."""
-    todo = [step for name, step in plan.outputs if name in outputs]
-    found: set[int] = set()
-    while todo:
-        step = todo.pop()
-        if step not in found:
-            found.add(step)
-            inputs = enumerate(plan.steps[step].inputs)
-            todo += [source for at, source in inputs if read_by(plan, step, at) not in moved]
-    return found
-
-
-def read_by(plan: Plan, step: int, position: int) -> str:
-    """The query of the same plan that a step reads as its input there, in lower case; empty if none."""
-    children = plan.steps[step].node.children
-    source = plan.steps[plan.steps[step].inputs[position]].node
-    child = children[position] if position < len(children) else None
-    return child.name.lower() if isinstance(child, Ref) and not isinstance(source, Ref | Scan) else ""
-
-
-@lru_cache(maxsize=4096)
-def _carried_queries(generation: Generation) -> dict[str, set[str]]:
-    found: dict[str, set[str]] = {}
-    plan = generation.cut.plan
-    for (step, _), edge in generation.cut.edges.items():
-        source = plan.steps[edge.source].node
-        if isinstance(source, Ref | Scan):
-            continue
-        node: Node | None = plan.steps[step].node
-        while node is not None and not isinstance(node, Ref):
-            node = next((each for each in node.children if _leads_to(plan, each, edge.source)), None)
-        found.setdefault(edge.name, set()).add(node.name.lower() if isinstance(node, Ref) else "")
-    return found
-
-
-def _leads_to(plan: Plan, node: Node, step: int) -> bool:
-    """Whether a node reads a step by a query's name, through projections at most."""
-    while isinstance(node, Project):
-        node = node.child
-    return isinstance(node, Ref) and plan.steps[step].node == plan.behind(node)
-
-
-def carries(generation: Generation, exchange: str) -> str:
-    """The query of the generation whose answers go along an exchange to its readers, if these are all."""
-    found = _carried_queries(generation).get(exchange, set())
-    return next(iter(found)) if len(found) == 1 else ""
-
-
-def carries_more(generation: Generation, exchange: str, name: str) -> bool:
-    """Whether an exchange has readers of a query, and others."""
-    found = _carried_queries(generation).get(exchange, set())
-    return name in found and len(found) > 1

@@ -16,7 +16,7 @@ from kasen.plan.explain.explain import explain_forest
 from kasen.plan.explain.show import show_instant
 from kasen.plan.explain.tree import Forest
 from kasen.runtime.control.socket import Control
-from kasen.runtime.live.remote import RemoteQueries
+from kasen.runtime.live.remote_queries import RemoteQueries
 from kasen.runtime.output.outputs import Outputs
 from kasen.runtime.pipeline import Answer, RunningPipeline
 from kasen.types import Type

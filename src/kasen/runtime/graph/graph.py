@@ -3,7 +3,7 @@
 Outside loops, each operator gets all instants of the stretch in one call. The steps of a loop are one
 stage, which goes instant by instant (time-splitting, [DTS]; see loop.py).
 
-Steps may come and go between two runs (see live.py); a step's place is used again once it is free.
+Steps may come and go between two runs (see runtime/live); a step's place is used again once it is free.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a step's relation holds now: for queries that come later and read it.
 
-A relation is a function of the windows and outside relations below it. So what windows hold is asked of
-them, and everything above is computed anew from that, by operators made for the purpose.
+A relation is a function of the windows and outside relations below it. Therefore windows are asked what they
+hold, and everything above is computed from that by new operators, which are thrown away.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Contents:
         self._tables = tables
 
     def of(self, step: int) -> Batch:
-        """The rows of a step's relation, as insertions. QueryError if nobody keeps them."""
+        """The rows of a step's relation, as insertions. QueryError if no operator keeps them."""
         node = self._graph.node(step)
         if node.is_stream or isinstance(node, Streamify | WindowActivity):
             return empty(len(node.schema))
@@ -65,9 +65,9 @@ class Contents:
         if isinstance(node, Numbered | Selected):
             return self.of(below[0])  # each of parallel trees has all combinations, if asked by itself
         if isinstance(node, MultiJoin | InnerJoin):
-            # It has all rows of its inputs, also those of windows and streams that nobody else keeps.
+            # Such a join has all rows of its inputs, also those that no other step keeps.
             return self.above(node, [operator.held_tuples(position).batch for position in range(len(below))])
-        # A join on a shard may have windows in itself: then it is not what they hold that it reads.
+        # A join on a shard may contain the windows below it: then its inputs are streams.
         if any(child.is_stream for child in node.children) or any(
             self._graph.node(source).is_stream for source in below
         ):
@@ -80,7 +80,10 @@ class Contents:
         return self._tables(name)
 
     def replayed(self, replay: Replay, source: int, to: Node, position: int, before: int) -> HeldTuples:
-        """The tuples that a step holds of a window, as another reads them; without times, just `before`."""
+        """The tuples that a step holds of a window, as another step reads them.
+
+        A tuple without a time is just before the change, which is at `before`.
+        """
         held = self._graph.operator(source).held_tuples(replay.position)
         batch = held.batch if held.has_times else at(held.batch, Frontier(before - 1))
         below = replay.source.children[replay.position]
@@ -98,9 +101,11 @@ class Contents:
         """What a relation holds over what its inputs hold."""
         fresh = instantiate(node, self._context)
         fresh.begin(Frontier(_BEFORE))
-        # What the left side of a tree's root brings meets what its right side holds by then.
+        # The left side of a tree's root finds what its right side holds by then.
         last = len(inputs) - 1 if isinstance(node, LeftJoined) else 0
-        moved = [at(one, Frontier(_BEFORE + max(0, last - position))) for position, one in enumerate(inputs)]
+        moved = [
+            at(held, Frontier(_BEFORE + max(0, last - position))) for position, held in enumerate(inputs)
+        ]
         return bag(fresh.process(moved, Frontier(_BEFORE + 2)))
 
 
@@ -126,7 +131,7 @@ def at(batch: Batch, instant: Frontier) -> Batch:
 
 
 def difference(new: Batch, old: Batch, instant: Frontier) -> Batch:
-    """The changes that make the new bag of the old one."""
+    """The changes that turn the old bag into the new one."""
     gone = Batch(old.ts, old.seq_tick, -old.diff, old.data)
     return net(at(concat((gone, new), new.columns), instant))
 

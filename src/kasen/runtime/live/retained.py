@@ -1,4 +1,4 @@
-"""The past of streams declared RETAIN: what a query that is backfilled starts from."""
+"""The past of streams declared RETAIN: a backfilled query starts from it."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ class RetainedStreams:
 
     def __init__(self, inputs: Iterable[Input]) -> None:
         kept = [input_ for input_ in inputs if input_.retain is not None and not input_.is_relation]
-        self._lengths = {one.name: one.retain or 0 for one in kept}
-        self._held = {one.name: Fifo(len(one.schema)) for one in kept}
+        self._lengths = {input_.name: input_.retain or 0 for input_ in kept}
+        self._tuples = {input_.name: Fifo(len(input_.schema)) for input_ in kept}
 
     def __bool__(self) -> bool:
-        return bool(self._held)
+        return bool(self._tuples)
 
     def add(self, sources: Mapping[str, Batch], upto: int) -> None:
-        """Takes in what has run, and forgets what no query that comes from now on may see."""
-        for name, held in self._held.items():
+        """Takes in the tuples that have run, and forgets those that no query to come may see."""
+        for name, held in self._tuples.items():
             if name in sources:
                 held.append(sources[name])
             held.drop(int(np.searchsorted(held.ts, upto - self._lengths[name], "left")))
 
     def since(self, time: int) -> dict[str, Batch]:
-        """What a query that comes at a time starts from."""
+        """The tuples that a query sees that comes at a time."""
         found = {}
-        for name, held in self._held.items():
+        for name, held in self._tuples.items():
             first = int(np.searchsorted(held.ts, time - self._lengths[name], "left"))
             rows = held.rows(first, len(held))
             ts, seq_tick = held.ts[first:].copy(), held.seq_tick[first:].copy()
@@ -41,8 +41,8 @@ class RetainedStreams:
         return found
 
     def snapshot(self) -> dict[str, State]:
-        return {f"retained.{name}": held.snapshot() for name, held in self._held.items()}
+        return {f"retained.{name}": held.snapshot() for name, held in self._tuples.items()}
 
     def restore(self, states: Mapping[str, State]) -> None:
-        for name, held in self._held.items():
+        for name, held in self._tuples.items():
             held.restore(states[f"retained.{name}"])

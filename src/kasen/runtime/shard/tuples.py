@@ -12,7 +12,8 @@ from kasen.engine.operator import State
 from kasen.engine.text.dictionary import Dictionary
 from kasen.plan.logical import Scan
 from kasen.plan.shard.exchange import Destination, Exchange
-from kasen.plan.shard.generations import Generation, use
+from kasen.plan.shard.fragment_use import fragment_use
+from kasen.plan.shard.generations import Generation
 from kasen.runtime.shard.clock import Orders
 from kasen.runtime.shard.shipment import KeyHash, Shipper
 
@@ -94,7 +95,10 @@ class Scatter:
             cut = generation.cut
             for edge in cut.scanned:
                 node = cut.plan.steps[edge.source].node
-                if edge.name in seen or edge.name not in use(generation, live, edge.level, moved).inputs:
+                if (
+                    edge.name in seen
+                    or edge.name not in fragment_use(generation, live, edge.level, moved).inputs
+                ):
                     continue
                 seen.add(edge.name)
                 if isinstance(node, Scan) and not node.relation and not edge.instants:

@@ -34,7 +34,8 @@ from kasen.plan.physical import Input, Plan
 from kasen.plan.shard.fragments import cut_plan
 from kasen.runtime.durable.arrays import pack_arrays
 from kasen.runtime.input.feed import InputRows
-from kasen.runtime.live.remote import Held, RemoteQueries
+from kasen.runtime.live.limits import StateSize
+from kasen.runtime.live.remote_queries import RemoteQueries
 from kasen.runtime.output.answers import AnswerCollector
 from kasen.runtime.output.outputs import Outputs
 from kasen.runtime.shard.clock import Clock, Orders, SplicePoint
@@ -137,7 +138,7 @@ class InExecutors(Placement):
         self._clock = remote.clock
         self._store = store
         self._live = remote.live
-        self._live.held = self._held
+        self._live.state_size = self._state_size
         self._cut = remote.cut
         self._exchanges = exchanges(self._cut, inputs.native.names)
         self._relations = [index for index, input_ in enumerate(self._streams) if input_.is_relation]
@@ -432,9 +433,9 @@ class InExecutors(Placement):
         for answer in answers:
             self._outputs.deliver(answer)
 
-    def _held(self) -> Held:
+    def _state_size(self) -> StateSize:
         groups = sum(int(report.get("groups", 0)) for report in self.reports)
-        return Held(groups, self.state_bytes)
+        return StateSize(groups, self.state_bytes)
 
     @property
     def state_bytes(self) -> int:

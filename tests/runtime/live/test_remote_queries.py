@@ -12,7 +12,7 @@ from kasen.errors import QueryError, ResourceError
 from kasen.plan.keep.pinned import expression_of, expression_to_json
 from kasen.plan.physical import plan_app
 from kasen.runtime.input.feed import InputRows
-from kasen.runtime.live.remote import Held
+from kasen.runtime.live.limits import StateSize
 from kasen.types import BIGINT
 from tests.sharded import ShardedPipeline
 
@@ -98,13 +98,17 @@ def test_a_change_that_is_refused_changes_nothing(text: str, why: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("limit", "held"),
-    [("max_queries = 3", Held()), ("max_groups = 4", Held(4)), ("max_state_bytes = 9", Held(0, 9))],
+    ("limit", "size"),
+    [
+        ("max_queries = 3", StateSize()),
+        ("max_groups = 4", StateSize(4)),
+        ("max_state_bytes = 9", StateSize(0, 9)),
+    ],
 )
-def test_a_newcomer_is_refused_where_a_limit_is_reached(limit: str, held: Held) -> None:
+def test_a_newcomer_is_refused_where_a_limit_is_reached(limit: str, size: StateSize) -> None:
     run = Feeding(f"SET {limit};{APP}")
     run.feed(20)
-    run.pipeline.remote.held = lambda: held
+    run.pipeline.remote.state_size = lambda: size
     with pytest.raises(ResourceError, match=limit.split()[0]):
         run.pipeline.execute("REGISTER QUERY more AS SELECT k FROM s [RANGE 2]")
     run.pipeline.execute("DROP QUERY much")
