@@ -26,6 +26,7 @@ Columns = list[tuple[str, str]]
 
 _VALUES: dict[Kind, tuple[Value, ...]] = {
     Kind.INTEGER: (None, 0, 0, 1, 1, 1, 2, 2),
+    Kind.BIGINT: (None, 0, 0, 1, 1, 1, 2, 2),
     Kind.DOUBLE: (None, 0.0, 0.5, 1.0, 1.0),
     Kind.VARCHAR: (None, "x", "x", "y", "z"),
 }
