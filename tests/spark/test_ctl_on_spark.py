@@ -55,7 +55,7 @@ class Run:
 
     def end(self, number: int) -> int:
         self.process.send_signal(number)
-        self.process.wait(60)
+        self.process.wait(300)
         assert self.process.stderr is not None
         self.process.stderr.close()
         return self.process.returncode

@@ -76,7 +76,7 @@ def test_jobs_and_stages_are_named_and_a_run_that_is_stopped_says_nothing_of_it(
             time.sleep(0.1)
     finally:
         process.send_signal(signal.SIGINT)
-        process.wait(60)
+        process.wait(300)
     assert process.returncode == 0
     said = (tmp_path / "log").read_text()
     assert "epoch 29" not in said
