@@ -103,7 +103,7 @@ def on_two_cores(engine: Engine) -> Engine:
     def run(app: App, folder: Path) -> Result:
         changes = {"engine.parallel._WORTH": 4, "engine.parallel._allowed": True}
         with ExitStack() as stack:
-            for name, value in {**changes, "runtime.graph.graph.ROWS_A_STEP": 0}.items():
+            for name, value in {**changes, "runtime.graph.graph.ROWS_PER_STEP": 0}.items():
                 stack.enter_context(patch(f"kasen.{name}", value))
             return engine(app, folder)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
+import re
 from pathlib import Path
 
 import pytest
@@ -46,3 +48,13 @@ def test_tests_mirror_the_source() -> None:
         if folder.parts and folder.parts[0] not in WITHOUT_SOURCE and not (SOURCE / folder).is_dir()
     ]
     assert strays == []
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=lambda page: page.stem)
+def test_every_module_that_a_page_names_exists(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    files = set(re.findall(r"`([\w/]+/\w+\.py)`", text))
+    strays = [file for file in files if not ((SOURCE / file).is_file() or (ROOT / file).is_file())]
+    dotted = set(re.findall(r"\bkasen\.(?:engine|runtime|spark|plan|connect|ha|cql)(?:\.[a-z_]+)+", text))
+    strays += [module for module in dotted if importlib.util.find_spec(module) is None]
+    assert sorted(strays) == []

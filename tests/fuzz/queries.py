@@ -69,12 +69,12 @@ def _value(rng: random.Random, kind: Kind) -> object:
     return rng.choice([0, 1, 2, 3, -1, 2**31 - 1, 2**31, 2**63 - 1])
 
 
-def _rows(rng: random.Random, one: Input, ts: int) -> list[dict[str, object]]:
+def _rows(rng: random.Random, input_: Input, ts: int) -> list[dict[str, object]]:
     rows = []
     for number in range(rng.randint(0, _ROWS)):
-        row = {field.name: _value(rng, field.type.kind) for field in one.schema}
-        if one.timestamp is not None:
-            row[one.schema[one.timestamp].name] = ts + number
+        row = {field.name: _value(rng, field.type.kind) for field in input_.schema}
+        if input_.timestamp is not None:
+            row[input_.schema[input_.timestamp].name] = ts + number
         rows.append(row)
     return rows
 

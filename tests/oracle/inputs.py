@@ -90,25 +90,25 @@ def read_inputs(app: App, base: Path, given: Mapping[str, Iterable[Mapping[str, 
 # ---------------------------------------------------------------- accepting rows
 
 
-def _accept(one: Input, found: Iterable[Record], dead: list[DeadLetter], most_bytes: int) -> list[Tuple]:
-    if one.timestamp is None and not one.is_relation:
-        raise DataError(f"{one.name} uses arrival time, which only a log of arrivals can tell")
+def _accept(input_: Input, found: Iterable[Record], dead: list[DeadLetter], most_bytes: int) -> list[Tuple]:
+    if input_.timestamp is None and not input_.is_relation:
+        raise DataError(f"{input_.name} uses arrival time, which only a log of arrivals can tell")
     accepted: list[Tuple] = []
     greatest: int | None = None
     for record in found:
         try:
-            row = _row(one, record)
+            row = _row(input_, record)
             if any(isinstance(cell, str) and len(cell.encode()) > most_bytes for cell in row):
                 raise Refused(f"{BAD_VALUE}: longer than {most_bytes} bytes")
-            diff = _diff(one, record)
-            ts = _time(one, row)
+            diff = _diff(input_, record)
+            ts = _time(input_, row)
             # Late: when read, ts < (greatest ts read so far in that stream - SLACK).
             if abs(ts) >= 2**62:
                 raise Refused(f"{BAD_TIMESTAMP}: {ts} is out of range")
-            if greatest is not None and ts < greatest - one.slack:
-                raise Refused(f"{LATE}: {ts} is below {greatest - one.slack}")
+            if greatest is not None and ts < greatest - input_.slack:
+                raise Refused(f"{LATE}: {ts} is below {greatest - input_.slack}")
         except Refused as refused:
-            dead.append(DeadLetter(one.name, record.line, str(refused), record.raw))
+            dead.append(DeadLetter(input_.name, record.line, str(refused), record.raw))
             continue
         greatest = ts if greatest is None else max(greatest, ts)
         accepted.append(Tuple(record.line, record.raw, row, ts, diff))
@@ -116,12 +116,12 @@ def _accept(one: Input, found: Iterable[Record], dead: list[DeadLetter], most_by
     return sorted(accepted, key=lambda each: each.ts)
 
 
-def _row(one: Input, record: Record) -> Row:
+def _row(input_: Input, record: Record) -> Row:
     if record.fault:
         raise Refused(record.fault)
     row: list[Value] = []
-    for index, column in enumerate(one.schema):
-        reason = BAD_TIMESTAMP if index == one.timestamp else BAD_VALUE
+    for index, column in enumerate(input_.schema):
+        reason = BAD_TIMESTAMP if index == input_.timestamp else BAD_VALUE
         try:
             row.append(convert(record.cells.get(column.name.lower()), column.type))
         except ValueError:
@@ -129,25 +129,25 @@ def _row(one: Input, record: Record) -> Row:
     return values.canonical_row(row)
 
 
-def _time(one: Input, row: Row) -> int:
-    if one.timestamp is None:
+def _time(input_: Input, row: Row) -> int:
+    if input_.timestamp is None:
         return 0
-    ts = row[one.timestamp]
+    ts = row[input_.timestamp]
     if not isinstance(ts, int):
         raise Refused(f"{BAD_TIMESTAMP}: it is NULL")
     return ts
 
 
-def diff_column(one: Input) -> str:
+def diff_column(input_: Input) -> str:
     """An outside relation's rows carry `diff`, or the column that OPTIONS (diff 'col') names."""
-    return one.connector.option("diff", "diff").lower()
+    return input_.connector.option("diff", "diff").lower()
 
 
-def _diff(one: Input, record: Record) -> int:
-    if not one.is_relation or one.is_static or diff_column(one) not in record.cells:
+def _diff(input_: Input, record: Record) -> int:
+    if not input_.is_relation or input_.is_static or diff_column(input_) not in record.cells:
         return 1
     try:
-        diff = convert(record.cells[diff_column(one)], BIGINT)
+        diff = convert(record.cells[diff_column(input_)], BIGINT)
     except ValueError:
         diff = None
     if diff not in (1, -1) or not isinstance(diff, int):
@@ -218,17 +218,19 @@ def _given_records(rows: Iterable[Mapping[str, object]]) -> Iterator[Record]:
         yield Record(position, repr(row), {name.lower(): cell for name, cell in row.items()})
 
 
-def _file_records(one: Input, base: Path) -> Iterator[Record]:
-    path = base / one.connector.option("path")
-    if one.connector.format not in _READERS:
-        raise DataError(f"the oracle cannot read {one.connector.format!r}")
+def _file_records(input_: Input, base: Path) -> Iterator[Record]:
+    path = base / input_.connector.option("path")
+    if input_.connector.format not in _READERS:
+        raise DataError(f"the oracle cannot read {input_.connector.format!r}")
     if not path.is_file():
-        raise DataError(f"{one.name}: no file {path}")
-    have = _COLUMNS[one.connector.format](path)
-    missing = [column.name for column in one.schema if have is not None and column.name.lower() not in have]
+        raise DataError(f"{input_.name}: no file {path}")
+    have = _COLUMNS[input_.connector.format](path)
+    missing = [
+        column.name for column in input_.schema if have is not None and column.name.lower() not in have
+    ]
     if missing:
-        raise DataError(f"{one.name}: the source has no column {', '.join(missing)}")
-    return _READERS[one.connector.format](path)
+        raise DataError(f"{input_.name}: the source has no column {', '.join(missing)}")
+    return _READERS[input_.connector.format](path)
 
 
 def _csv(path: Path) -> Iterator[Record]:

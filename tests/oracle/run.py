@@ -118,15 +118,15 @@ class Run:
 
     # ------------------------------------------------------------ building
 
-    def _input(self, one: Input, tuples: list[Tuple]) -> InputStream | OutsideRelation:
-        if not one.is_relation:
+    def _input(self, input_: Input, tuples: list[Tuple]) -> InputStream | OutsideRelation:
+        if not input_.is_relation:
             return InputStream(tuples)
-        if one.is_static:
+        if input_.is_static:
             tuples = [Tuple(each.line, each.raw, each.row, instant=self.beginning) for each in tuples]
-        ignored = {one.timestamp, one.schema.find(diff_column(one))} - {None}
+        ignored = {input_.timestamp, input_.schema.find(diff_column(input_))} - {None}
 
         def unmatched(each: Tuple) -> None:
-            self.dead.append(DeadLetter(one.name, each.line, f"{UNMATCHED}: no such row", each.raw))
+            self.dead.append(DeadLetter(input_.name, each.line, f"{UNMATCHED}: no such row", each.raw))
 
         return OutsideRelation(tuples, frozenset(index for index in ignored if index is not None), unmatched)
 

@@ -35,15 +35,15 @@ _VALUES: dict[Kind, tuple[Value, ...]] = {
 def random_tables(rng: random.Random, app: App) -> Tables:
     """Small values, so that much is equal; some NULLs; times with ties, most of them late."""
     tables: dict[str, list[tuple[int, Row]]] = {}
-    for one in app.inputs:
+    for input_ in app.inputs:
         times = sorted(20 - min(rng.randrange(20), rng.randrange(20)) for _ in range(rng.randrange(5, 13)))
-        tables[one.name] = []
+        tables[input_.name] = []
         for ts in times:
             row = tuple(
-                ts if index == one.timestamp else rng.choice(_VALUES[column.type.kind])
-                for index, column in enumerate(one.schema)
+                ts if index == input_.timestamp else rng.choice(_VALUES[column.type.kind])
+                for index, column in enumerate(input_.schema)
             )
-            tables[one.name].append((ts, row))
+            tables[input_.name].append((ts, row))
     return tables
 
 

@@ -9,7 +9,8 @@ out their answers. From its first row on a pipeline runs in a mode (`mode`): the
 from kasen.aggregates import UserAggregate
 from kasen.api.pipeline import Pipeline
 from kasen.api.push_mode import Time
-from kasen.api.query import ForeachBatch, ForeachFrame, Query
+from kasen.api.query import ForeachFrame, Query
+from kasen.api.unread import ForeachBatch
 from kasen.connect.chunk import DeadLetter
 from kasen.connect.plain import Change
 from kasen.cql.bound import App

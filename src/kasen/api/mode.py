@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 from kasen.api.queries import Queries
-from kasen.api.query import Query
+from kasen.api.unread import UnreadChanges
 from kasen.cql.bound import App
 from kasen.runtime.input.pressure import Admission
 from kasen.runtime.output.outputs import Outputs
@@ -65,7 +65,7 @@ class Mode(ABC):
     def tell_error(self) -> None:  # noqa: B027
         """Raises what ended a background run, if nobody has been told of it yet."""
 
-    def _on_answer(self, answer: Answer, wait: Callable[[Query], None] | None = None) -> None:
+    def _on_answer(self, answer: Answer, wait: Callable[[UnreadChanges], None] | None = None) -> None:
         # Epochs are counted on after a restart, so that what comes twice can be told by their numbers.
         self._queries.deliver(answer, self.outputs.answers, self.pipeline.dictionary, wait)
         if answer.change is not None:

@@ -24,7 +24,7 @@ from kasen.api.mode import Mode
 from kasen.api.options import PipelineOptions
 from kasen.api.push_mode import PushMode, Time, find_input, find_pushed
 from kasen.api.queries import Queries
-from kasen.api.query import Query
+from kasen.api.query import Query, QueryOwner
 from kasen.api.source_mode import LocalMode
 from kasen.api.spark_mode import SparkMode
 from kasen.connect.chunk import DeadLetter
@@ -86,7 +86,9 @@ class Pipeline:
         self._text = ""
         self._aggregates: dict[str, UserAggregate] = {}
         self._app: App | None = None
-        self._queries = Queries(self)
+        self._queries = Queries(
+            QueryOwner(lambda: self.running, self._make_room, self._tell_error, self._need_spark, self._frame)
+        )
         self._frames: dict[str, Frame] = {}
         self._mode: Mode | None = None
 

@@ -17,7 +17,7 @@ from kasen.errors import DataError
 from kasen.plan.physical import plan_app
 from kasen.runtime.input.arrival import ArrivalClock
 from kasen.runtime.input.inlet import Inlet
-from kasen.runtime.input.pressure import Admission, Pushed
+from kasen.runtime.input.pressure import Admission, PushedRows
 from kasen.runtime.input.reader import Reader
 from kasen.runtime.output.outputs import Outputs
 from kasen.runtime.pipeline import RunningPipeline as Running
@@ -84,7 +84,7 @@ class PushMode(Mode):
             self._heard[inlet.name] = self._clock()
             self._skip_idle()
         for piece in inlet.pieces(rows):
-            self._run.push(Pushed(inlet.name, piece.rows, piece.dead, piece.chunk, piece.offset))
+            self._run.push(PushedRows(inlet.name, piece.rows, piece.dead, piece.chunk, piece.offset))
 
     def advance(self, stream: str, ts: Time) -> None:
         inlet = self._inlets.get(stream)

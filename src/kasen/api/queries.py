@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
-from kasen.api.query import Query
+from kasen.api.query import Query, QueryOwner, unread_of
+from kasen.api.unread import UnreadChanges
 from kasen.cql.bound import CatalogChange, Register, RegisteredQuery
 from kasen.engine.text.dictionary import Dictionary
 from kasen.errors import DataError
-from kasen.runtime.output.kept import AnswerStore
+from kasen.runtime.output.answer_store import AnswerStore
 from kasen.runtime.pipeline import Answer
 from kasen.runtime.pushed import OUTPUT_ROWS
 from kasen.types import Type
-
-if TYPE_CHECKING:
-    from kasen.api.pipeline import Pipeline
 
 #: So many queries that were dropped can still be asked for; beyond that, those with unread changes.
 _MOST_DROPPED = 100
@@ -25,14 +22,14 @@ _MOST_DROPPED = 100
 class Queries:
     """Hands answers to their queries, and knows which of these is furthest behind in being read."""
 
-    def __init__(self, owner: Pipeline) -> None:
+    def __init__(self, owner: QueryOwner) -> None:
         self._owner = owner
         self._by_name: dict[str, Query] = {}
         #: Queries that were dropped and can be asked for, the one to look at next first; and others, as long
         #: as somebody holds them.
         self._dropped: dict[str, None] = {}
         self._left: WeakValueDictionary[str, Query] = WeakValueDictionary()
-        self._keeper = AnswerStore()
+        self._store = AnswerStore()
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._by_name)
@@ -57,8 +54,8 @@ class Queries:
         """A query that has come with other columns than the one of its name before is a new one."""
         for query in queries:
             known = self._by_name.get(query.name.lower())
-            if known is None or known._registered.schema != query.schema:
-                self._by_name[query.name.lower()] = Query(query, time, self._owner)
+            if known is None or unread_of(known).query.schema != query.schema:
+                self._by_name[query.name.lower()] = Query(UnreadChanges(query, time), self._owner)
 
     def follow(self, change: CatalogChange, time: Type, *, made: bool = True) -> None:
         """Queries came and went, or will. One that went long ago stays while the program has a use for it."""
@@ -76,31 +73,36 @@ class Queries:
         for _ in range(min(2 * len(change.actions), len(self._dropped) - _MOST_DROPPED)):
             name = next(iter(self._dropped))
             del self._dropped[name]
-            if self._by_name[name]._is_needed:
+            if unread_of(self._by_name[name]).is_needed:
                 self._dropped[name] = None
             else:
                 self._left[name] = self._by_name.pop(name)
 
     def deliver(
-        self, answer: Answer, epoch: int, texts: Dictionary, wait: Callable[[Query], None] | None = None
+        self,
+        answer: Answer,
+        epoch: int,
+        texts: Dictionary,
+        wait: Callable[[UnreadChanges], None] | None = None,
     ) -> None:
         """Hands out the answers of an epoch; each query's when `wait` has returned."""
         for name, batch in answer.changes.items():
             if len(batch):
-                query = self._by_name[name.lower()]
+                unread = unread_of(self._by_name[name.lower()])
                 if wait is not None:
-                    wait(query)
-                query._deliver(epoch, batch, texts, self._keeper)
-        self._keeper.begin()
+                    wait(unread)
+                unread.deliver(epoch, batch, texts, self._store)
+        self._store.begin()
 
     def room(self, most: int) -> tuple[str, int]:
         """The query whose reader is furthest behind, and how many more changes fit there."""
-        behind: Query | None = None
-        for query in self._by_name.values():  # this is asked several times a push
-            if query._keeps and (behind is None or query._waiting > behind._waiting):
-                behind = query
-        return ("", OUTPUT_ROWS) if behind is None else (behind.name, most - behind._waiting)
+        behind: UnreadChanges | None = None
+        for query in self._by_name.values():  # this is asked several times per push
+            unread = unread_of(query)
+            if unread.keeps and (behind is None or unread.count > behind.count):
+                behind = unread
+        return ("", OUTPUT_ROWS) if behind is None else (behind.query.name, most - behind.count)
 
     def is_read_elsewhere(self, name: str) -> bool:
         """Whether another thread reads a query, by a name that `room` gave."""
-        return name != "" and self.find(name)._is_read_elsewhere
+        return name != "" and unread_of(self.find(name)).is_read_elsewhere

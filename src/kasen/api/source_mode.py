@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from kasen.api.mode import Mode
 from kasen.api.options import PipelineOptions
 from kasen.api.queries import Queries
-from kasen.api.query import Query
+from kasen.api.unread import UnreadChanges
 from kasen.cql.bound import App
 from kasen.errors import DataError
 from kasen.plan.physical import plan_app
@@ -81,9 +81,9 @@ class SourceMode(Mode):
         except Exception as error:  # also one from a caller's own function: `drain` must not hide it
             self._error = error
 
-    def _wait_for_reader(self, query: Query) -> None:
+    def _wait_for_reader(self, unread: UnreadChanges) -> None:
         if threading.current_thread() is self._thread:
-            query._wait_for_room(self._most, self._stopping)
+            unread.wait_for_room(self._most, self._stopping)
 
 
 class LocalMode(SourceMode):

@@ -125,7 +125,7 @@ JOIN_HINTS = ("JOIN_TREE", "PARALLEL_TREES", "MJOIN", "PARALLEL_MJOIN")
 
 
 class HasExtent:
-    """The base of queries: where one keeps its extent (kasen.cql.extent)."""
+    """The base of queries: where one keeps its extent (kasen.cql.check.extent)."""
 
     __slots__ = ("known_extent",)
     known_extent: Extent

@@ -97,20 +97,20 @@ class LocalRun:
         refuse_spark(self._options.checkpoint)
         return Checkpoints(self._options.checkpoint, self._plan.fingerprint)
 
-    def _reader(self, one: Input, notes: dict[str, Any]) -> Reader:
+    def _reader(self, input_: Input, notes: dict[str, Any]) -> Reader:
         source = open_source(
-            one.connector,
+            input_.connector,
             self._options.base,
-            one.name,
-            one.schema,
-            one.timestamp,
-            one.is_relation,
-            max_text_bytes=one.max_text_bytes,
+            input_.name,
+            input_.schema,
+            input_.timestamp,
+            input_.is_relation,
+            max_text_bytes=input_.max_text_bytes,
         )
         # A static table is not part of the state: it is read again from its start.
-        place = None if one.is_static else notes.get("places", {}).get(one.name)
-        clock = None if one.is_relation or one.timestamp is not None else self._arrival
-        return Reader(one.name, source, one.timestamp, self.pipeline.dictionary, place, clock)
+        place = None if input_.is_static else notes.get("places", {}).get(input_.name)
+        clock = None if input_.is_relation or input_.timestamp is not None else self._arrival
+        return Reader(input_.name, source, input_.timestamp, self.pipeline.dictionary, place, clock)
 
     def stop(self) -> None:
         """Asks for an end after the epoch that is running."""

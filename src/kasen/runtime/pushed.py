@@ -17,7 +17,7 @@ from kasen.errors import ResourceError
 from kasen.plan.changes import CatalogChange
 from kasen.plan.physical import Plan
 from kasen.runtime.control.requests import explain_running
-from kasen.runtime.input.pressure import Gate, Punctuation, Pushed, ShedLog, read_log
+from kasen.runtime.input.pressure import Gate, Punctuation, PushedRows, ShedLog, read_log
 from kasen.runtime.output.outputs import OnAnswer, Outputs
 from kasen.runtime.pipeline import PreparedChange, RunningPipeline
 
@@ -81,7 +81,7 @@ class PushedRun:
 
     # ------------------------------------------------------------ the pushing side
 
-    def push(self, pushed: Pushed) -> None:
+    def push(self, pushed: PushedRows) -> None:
         """Admits rows as their stream's policy says and, without a thread of its own, matches them."""
         with self._changed:
             self._let_changes_in()

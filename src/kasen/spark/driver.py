@@ -91,11 +91,11 @@ class InDriver(Placement):
                 self.take_files(files)
             return
         self._segment, self._tables = self._tables, {}
-        one, base = self._streams[0], batch.withColumnsRenamed(self._base_names())
-        saw = by_panes(one, partials, base, self._pipeline, self._arrivals, self._take)
+        input_, base = self._streams[0], batch.withColumnsRenamed(self._base_names())
+        saw = by_panes(input_, partials, base, self._pipeline, self._arrivals, self._take)
         if saw is not None:
-            self._pipeline.saw(one.name, *saw)
-            self._segment.setdefault(one.name, {})[_SAW] = np.array(saw, np.int64)
+            self._pipeline.saw(input_.name, *saw)
+            self._segment.setdefault(input_.name, {})[_SAW] = np.array(saw, np.int64)
         self._advance()
         self._answer()
 
@@ -112,7 +112,7 @@ class InDriver(Placement):
         self._segment, self._tables = self._tables, {}
         for source, arrived in parts:
             for chunk, rows, failed in arrived:
-                self._take(source.one, chunk, rows, failed)
+                self._take(source.input_, chunk, rows, failed)
         self._advance()
         self._answer()
 
@@ -125,20 +125,20 @@ class InDriver(Placement):
         return {slot: f"b{place}" for place, slot in enumerate(self._slots.places[0]) if slot is not None}
 
     def _take(
-        self, one: Input, chunk: Chunk, rows: InputRows, failed: I64 | None, read: int | None = None
+        self, input_: Input, chunk: Chunk, rows: InputRows, failed: I64 | None, read: int | None = None
     ) -> None:
         """Adds rows to the pipeline, and to the epoch's segment; `read` is how many rows they stand for."""
-        self._timing.hear(one.name)
-        refused = self._take_rows(self._segment, one, chunk, rows)
+        self._timing.hear(input_.name)
+        refused = self._take_rows(self._segment, input_, chunk, rows)
         if read is not None:
             self._outputs.progress.rows += read - len(rows)
         if failed is not None:
             # What comes too late is never computed, so it cannot fail either.
             self._pipeline.failures.count += int(failed.sum()) - int(failed[refused].sum())
 
-    def _log(self, segment: dict[str, State], one: Input, rows: InputRows) -> None:
+    def _log(self, segment: dict[str, State], input_: Input, rows: InputRows) -> None:
         if self._store is not None:
-            self._row_log.add(segment.setdefault(one.name, {}), one.name, rows)
+            self._row_log.add(segment.setdefault(input_.name, {}), input_.name, rows)
 
     def _note_advance(self, name: str, ts: int) -> None:
         self._segment.setdefault(name, {})[_ADVANCED] = np.array([ts], np.int64)

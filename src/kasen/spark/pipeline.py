@@ -152,15 +152,15 @@ class SparkRun:
         self.outputs.tell()
         return self.outputs.progress
 
-    def _open(self, one: Input) -> DataFrame:
-        given = self._given.get(one.name.lower())
+    def _open(self, input_: Input) -> DataFrame:
+        given = self._given.get(input_.name.lower())
         if given is not None:
-            frame = adopt(one, given)
+            frame = adopt(input_, given)
         else:
-            read = self.admission.as_read(one)
+            read = self.admission.as_read(input_)
             frame = frames.open_frame(self.spark, read, self._options.base, self._options.files_per_epoch)
         if self._options.checkpoint is not None:
-            need_rereadable(one, frame)
+            need_rereadable(input_, frame)
         return frame
 
     def _start(self) -> StreamingQuery:

@@ -89,10 +89,10 @@ class Placement(ABC):
         # Static tables are part of the first epoch's segment: a replay must begin with them.
         self._tables: dict[str, State] = {}
 
-    def table(self, one: Input, frame: DataFrame) -> None:
+    def table(self, input_: Input, frame: DataFrame) -> None:
         """A static table's rows, before the first epoch."""
-        for chunk, rows, _ in self._arrivals.read(whole(one), frame.toArrow()):
-            self._take_rows(self._tables, one, chunk, rows)
+        for chunk, rows, _ in self._arrivals.read(whole(input_), frame.toArrow()):
+            self._take_rows(self._tables, input_, chunk, rows)
 
     def frame(self, opened: dict[str, DataFrame]) -> DataFrame:
         """Of the streams' own frames (frames.open_frame), the one whose micro-batches `epoch` gets."""
@@ -111,17 +111,19 @@ class Placement(ABC):
         """Makes the epoch's state durable; what the commit record must hold, the files' names among it."""
 
     @abstractmethod
-    def _log(self, segment: dict[str, State], one: Input, rows: InputRows) -> None:
+    def _log(self, segment: dict[str, State], input_: Input, rows: InputRows) -> None:
         """Rows as they were read, for a replay."""
 
     @abstractmethod
     def _note_advance(self, name: str, ts: int) -> None:
         """How far an input's time went without rows, for a replay."""
 
-    def _take_rows(self, segment: dict[str, State], one: Input, chunk: Chunk, rows: InputRows) -> list[int]:
+    def _take_rows(
+        self, segment: dict[str, State], input_: Input, chunk: Chunk, rows: InputRows
+    ) -> list[int]:
         """Whole rows: into the segment, and to the operators; the chunk's rows that were refused."""
-        self._log(segment, one, rows)
-        return self._outputs.take(one.name, rows, chunk.dead, chunk, _offset(rows))
+        self._log(segment, input_, rows)
+        return self._outputs.take(input_.name, rows, chunk.dead, chunk, _offset(rows))
 
     def _advance(self) -> None:
         """Time goes on where it does so without rows, and where nobody waits for them any longer."""

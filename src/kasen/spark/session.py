@@ -72,7 +72,7 @@ def session(master: str | None = None, conf: Mapping[str, str] | None = None) ->
         "spark.sql.session.timeZone": "UTC",
         "spark.ui.showConsoleProgress": "false",
         # Workers are forked from a process that has Kasen loaded.
-        "spark.python.daemon.module": "kasen.spark.executors.daemon",
+        "spark.python.daemon.module": "kasen.spark.daemon",
     }
     if master.startswith("local"):
         # An embedded Spark talks to itself only, and small epochs want few partitions.

@@ -36,7 +36,7 @@ def is_local(spark: SparkSession) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class RunParts:
     """What runs the epochs, in one of the two placements."""
 
     pipeline: RunningPipeline | RemotePipeline
@@ -107,7 +107,7 @@ class Setup:
         on_progress: OnProgress,
         on_answer: OnAnswer,
         keep: Callable[[str], None],
-    ) -> Parts:
+    ) -> RunParts:
         """The parts at the record's epoch. `keep` makes a text durable that has changed queries."""
         native = self._native()
         inputs = self._inputs(native)
@@ -127,13 +127,13 @@ class Setup:
         try:
             if isinstance(pipeline, RunningPipeline):
                 driver = InDriver(inputs, pipeline, outputs, store, record)
-                return Parts(pipeline, outputs, RequestHandler(pipeline, outputs, time, keep), driver)
+                return RunParts(pipeline, outputs, RequestHandler(pipeline, outputs, time, keep), driver)
             assert store is not None
             executors = InExecutors(inputs, self._spark, self._shards, pipeline, outputs, store, record)
             # What was changed by hand after the last epoch is in no record yet.
             for text in store.changes().get(record["epoch"] if record is not None else -1, ()):
                 pipeline.execute(text)
-            return Parts(pipeline, outputs, ShardRequestHandler(pipeline, outputs, time, keep), executors)
+            return RunParts(pipeline, outputs, ShardRequestHandler(pipeline, outputs, time, keep), executors)
         except BaseException:
             outputs.close()
             raise
@@ -147,31 +147,31 @@ class Setup:
 
     def _inputs(self, native: NativePlan) -> RunInputs:
         every, base = self._plan.app.inputs, self._options.base
-        folders = frozenset(one.name for one in every if frames.has_many(one, base))
+        folders = frozenset(input_.name for input_ in every if frames.has_many(input_, base))
         cast = frozenset(input_.name for input_ in self._streams if self._casts(input_))
         opens = self._opens_files(cast)
         return RunInputs(native, self._texts, FileNames(every, base), folders, cast, opens)
 
-    def _casts(self, one: Input) -> bool:
+    def _casts(self, input_: Input) -> bool:
         """Whether a stream's Parquet files have other types than declared."""
-        return one.connector.format == "parquet" and not frames.has_declared_types(
-            self._spark, one, self._options.base
+        return input_.connector.format == "parquet" and not frames.has_declared_types(
+            self._spark, input_, self._options.base
         )
 
     def _opens_files(self, cast: frozenset[str]) -> OpensFiles | None:
         """How files of the only stream are opened once more, if it is one of Parquet files."""
-        one = self._streams[0] if len(self._streams) == 1 else None
-        if one is None or one.is_relation or one.connector.format != "parquet":
+        input_ = self._streams[0] if len(self._streams) == 1 else None
+        if input_ is None or input_.is_relation or input_.connector.format != "parquet":
             return None
-        if one.name.lower() in self._given or one.name in cast:
+        if input_.name.lower() in self._given or input_.name in cast:
             return None
-        return lambda spark, paths: frames.open_files(spark, one, paths)
+        return lambda spark, paths: frames.open_files(spark, input_, paths)
 
     def _sink(self, connector: Connector, base: Path, name: str, resume: int | None) -> SparkSink:
         return SparkSink(self._spark, connector, base, name, resume)
 
-    def _texts(self, one: Input, file: str, times: tuple[int, int] | None) -> list[str]:
+    def _texts(self, input_: Input, file: str, times: tuple[int, int] | None) -> list[str]:
         """The texts of a file's rows, read from it again."""
-        declared = self._plan.app.input(one.name)
+        declared = self._plan.app.input(input_.name)
         assert declared is not None
         return frames.texts(self._spark, declared, self._options.base, file, times, self._plan.app.time)

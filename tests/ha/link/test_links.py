@@ -30,6 +30,7 @@ def test_the_secondary_takes_over_when_the_primary_is_killed(batch: int | str, t
         nodes.signal(nodes.member("n/1"), signal.SIGKILL)
         status = nodes.wait_for("n", "recovery")
         nodes.finish("out")
-        assert status["generation"] == 2
+        # On a machine without a free core a live copy may be silent for too long, and be replaced once more.
+        assert status["generation"] >= 2
         print(status["measured"])
     assert written(tmp_path) == expected(tmp_path), nodes.logs()

@@ -16,11 +16,10 @@ from kasen.plan.shard.fragments import cut_plan, plan_shards
 from kasen.runtime.pipeline import RunningPipeline
 from tests.cases_format import Case, all_cases
 from tests.oracle import sniffer
+from tests.paths import ROOT, TESTS
 from tests.plan.explained import check_levels, check_steps
 
-PLANS = Path(__file__).parent.parent / "plans"
-EXAMPLES = Path(__file__).parents[2] / "examples"
-APPS = [*sorted(PLANS.glob("*.cql")), *sorted(EXAMPLES.glob("*/*.cql"))]
+APPS = [*sorted((TESTS / "plans").glob("*.cql")), *sorted((ROOT / "examples").glob("*/*.cql"))]
 CASES = [case for case in all_cases() if case.section("error") is None]
 
 

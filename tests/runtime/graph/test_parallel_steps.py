@@ -35,7 +35,7 @@ SHARED = "".join(
     f"REGISTER QUERY r{n} AS SELECT k, MAX(v) AS m FROM s [RANGE {4 + 2 * n} SLIDE 2] GROUP BY k;"
     for n in range(3)
 )
-#: Strands that read expressions that read strands.
+#: Sequences that read expressions that read sequences.
 MIXED = """
 REGISTER QUERY sums AS SELECT k, SUM(v) AS total FROM s [RANGE 9] GROUP BY k;
 REGISTER QUERY halves AS SELECT k, total / 2 AS half FROM sums;
@@ -59,7 +59,7 @@ def graph_of(plan: Plan, folder: Path) -> Graph:
 
 
 def rounds(graph: Graph) -> list[tuple[list[int], list[StepSequence]]]:
-    """The rounds of a run in which every step has something to do: steps one by one, and strands."""
+    """The rounds of a run in which every step has something to do: steps one by one, and sequences."""
     stages = {step: stage for step, stage in graph._stages.items() if stage is not None}
     one_by_one: list[int] = []
     out = [Batch(ones(1), zeros(1), ones(1), np.zeros((4, 1), np.int64))] * (max(graph.steps) + 1)
@@ -68,8 +68,8 @@ def rounds(graph: Graph) -> list[tuple[list[int], list[StepSequence]]]:
     )
     todo, found = list(stages), []
     while todo:
-        strands, todo = run.next_round(todo)
-        found.append((one_by_one.copy(), strands))
+        sequences, todo = run.next_round(todo)
+        found.append((one_by_one.copy(), sequences))
         one_by_one.clear()
     return found
 
@@ -79,35 +79,35 @@ def test_each_step_is_in_one_place_behind_all_that_it_reads(text: str, tmp_path:
     graph = graph_of(planned(text, tmp_path), tmp_path)
     answers = set(graph.outputs.values())
     done = {step for step in graph.steps if graph.operators[step] is None}
-    for one_by_one, strands in rounds(graph):
+    for one_by_one, sequences in rounds(graph):
         for step in one_by_one:
             assert not graph.operator(step).is_independent
             assert done.issuperset(graph.inputs(step))
             done.add(step)
         before = frozenset(done)
-        for strand in strands:
+        for sequence in sequences:
             mine: set[int] = set()
-            for step in strand.steps:
+            for step in sequence.steps:
                 assert graph.operator(step).is_independent
                 assert step not in done
-                assert (before | mine).issuperset(graph.inputs(step)), "reads another strand"
+                assert (before | mine).issuperset(graph.inputs(step)), "reads another sequence"
                 mine.add(step)
             done |= mine
-            for step in strand.inner:
+            for step in sequence.inner:
                 readers = {each for each in graph.steps if step in graph.inputs(each)}
                 assert readers <= mine, "forgotten before it is read"
                 assert step not in answers
     assert done == set(graph.steps)
 
 
-def test_queries_behind_conditions_of_their_own_are_strands_of_their_own(tmp_path: Path) -> None:
+def test_queries_behind_conditions_of_their_own_are_sequences_of_their_own(tmp_path: Path) -> None:
     graph = graph_of(planned(SLIDES, tmp_path), tmp_path)
-    ((one_by_one, strands),) = rounds(graph)
+    ((one_by_one, sequences),) = rounds(graph)
     assert [type(graph.operator(step)) for step in one_by_one] == [NetworkFilter] * 10
-    assert len(strands) == 10
+    assert len(sequences) == 10
 
 
-def test_queries_over_one_window_are_strands_of_their_own(tmp_path: Path) -> None:
+def test_queries_over_one_window_are_sequences_of_their_own(tmp_path: Path) -> None:
     text = "REGISTER QUERY last AS SELECT * FROM s [RANGE 5];"
     for by in "kvw":
         text += f"REGISTER QUERY q{by} AS SELECT {by}, COUNT(*) AS n FROM last GROUP BY {by};"
@@ -116,20 +116,20 @@ def test_queries_over_one_window_are_strands_of_their_own(tmp_path: Path) -> Non
     assert len(aggregates) == 3
 
 
-def test_aggregates_that_share_windows_are_one_strand(tmp_path: Path) -> None:
+def test_aggregates_that_share_windows_are_one_sequence(tmp_path: Path) -> None:
     graph = graph_of(planned(SHARED, tmp_path), tmp_path)
-    *_, (_, strands) = rounds(graph)
+    *_, (_, sequences) = rounds(graph)
     members = [step for step in graph.steps if isinstance(graph.operators[step], SharableSlidingAggregate)]
     assert len(members) == 3
-    assert len([one for one in strands if set(members) & set(one.steps)]) == 1
+    assert len([one for one in sequences if set(members) & set(one.steps)]) == 1
 
 
-def test_what_reads_two_strands_makes_them_one(tmp_path: Path) -> None:
+def test_what_reads_two_sequences_makes_them_one(tmp_path: Path) -> None:
     text = "REGISTER QUERY both AS SELECT k FROM s [RANGE 5] UNION ALL SELECT w FROM s [ROWS 3];"
     graph = graph_of(planned(text, tmp_path), tmp_path)
-    ((_, strands),) = rounds(graph)
-    assert len(strands) == 1
-    assert graph.operator(strands[0].steps[-1]).__class__ is Union
+    ((_, sequences),) = rounds(graph)
+    assert len(sequences) == 1
+    assert graph.operator(sequences[0].steps[-1]).__class__ is Union
 
 
 def test_readers_are_counted_as_steps_come_and_go(tmp_path: Path) -> None:
@@ -174,7 +174,7 @@ def test_answers_are_the_same_whichever_core_is_ahead(
 
     monkeypatch.setattr(SharableSlidingAggregate, "process", hold)
     monkeypatch.setattr(parallel, "_WORTH", 1)
-    monkeypatch.setattr("kasen.runtime.graph.graph.ROWS_A_STEP", 0)
+    monkeypatch.setattr("kasen.runtime.graph.graph.ROWS_PER_STEP", 0)
     monkeypatch.setattr(parallel, "_allowed", True)
     assert answers(SLIDES + SHARED + MIXED, tmp_path) == expected
 
@@ -195,7 +195,7 @@ def test_what_fails_on_the_second_core_is_raised(tmp_path: Path, monkeypatch: py
     plan = planned(SLIDES, tmp_path)
     monkeypatch.setattr(SharableSlidingAggregate, "process", fail)
     monkeypatch.setattr(parallel, "_WORTH", 1)
-    monkeypatch.setattr("kasen.runtime.graph.graph.ROWS_A_STEP", 0)
+    monkeypatch.setattr("kasen.runtime.graph.graph.ROWS_PER_STEP", 0)
     monkeypatch.setattr(parallel, "_allowed", True)
     with pytest.raises(Broken):
         LocalRun(plan, Options(tmp_path, batch=1 << 16)).run()

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 import kasen
+from kasen.runtime.input.pressure import read_log
 
 JOIN = """
 SET output_rows = {room};
@@ -87,7 +88,7 @@ def test_a_reader_that_stalls_and_crawls_gets_every_result(policy: str, tmp_path
     log = tmp_path / "shed.jsonl"
     most_waiting: list[int] = []
     found, p = run(f"ON PRESSURE {policy}", log, most_waiting)
-    refused = {name: set(rows.tolist()) for name, rows in kasen.runtime.pressure.read_log(log).items()}
+    refused = {name: set(rows.tolist()) for name, rows in read_log(log).items()}
     for stream, admission in p.pressure.items():
         assert admission.refused == len(refused.get(stream, ()))
         assert admission.admitted + admission.refused == ROWS

@@ -11,7 +11,7 @@ from kasen.connect.layout import Layout
 from kasen.connect.memory.source import chunk_of
 from kasen.errors import DataError
 from kasen.runtime.input.feed import InputRows
-from kasen.runtime.input.pressure import Gate, Punctuation, Pushed, ShedLog, chosen, read_log
+from kasen.runtime.input.pressure import Gate, Punctuation, PushedRows, ShedLog, chosen, read_log
 from kasen.types import BIGINT, Field, OnPressure, Pressure, Schema
 
 LAYOUT = Layout("s", Schema((Field("ts", BIGINT),)), 0)
@@ -19,17 +19,19 @@ NEWEST = OnPressure(Pressure.NEWEST)
 OLDEST = OnPressure(Pressure.OLDEST)
 
 
-def pushed(first: int, count: int, stream: str = "s") -> Pushed:
+def pushed(first: int, count: int, stream: str = "s") -> PushedRows:
     positions = np.arange(first, first + count, dtype=np.int64)
     chunk = chunk_of(LAYOUT, {"ts": positions.tolist()}, first)
     data = np.stack([positions, np.zeros_like(positions)])
-    return Pushed(stream, InputRows(positions, np.ones_like(positions), data, positions), [], chunk, first)
+    return PushedRows(
+        stream, InputRows(positions, np.ones_like(positions), data, positions), [], chunk, first
+    )
 
 
 def drained(gate: Gate, most: int = 1000) -> list[int]:
     out: list[int] = []
     while (item := gate.take(most)) is not None:
-        if isinstance(item, Pushed):
+        if isinstance(item, PushedRows):
             out += item.rows.position.tolist()
     return out
 
@@ -40,14 +42,14 @@ def test_rows_pass_in_order_cut_as_asked() -> None:
     gate.punctuate("s", 7)
     assert gate.admit(pushed(0, 2, "t")) is None
     first = gate.take(3)
-    assert isinstance(first, Pushed)
+    assert isinstance(first, PushedRows)
     assert first.rows.position.tolist() == [0, 1, 2]
     rest = gate.take(3)
-    assert isinstance(rest, Pushed)
+    assert isinstance(rest, PushedRows)
     assert rest.rows.position.tolist() == [3, 4]
     assert gate.take(3) == Punctuation("s", 7)
     last = gate.take(3)
-    assert isinstance(last, Pushed)
+    assert isinstance(last, PushedRows)
     assert (last.stream, len(last)) == ("t", 2)
     assert not gate
 
@@ -78,7 +80,12 @@ def test_oldest_make_room() -> None:
     gate.admit(pushed(0, 2, "t"))
     gate.punctuate("s", 3)
     gate.admit(pushed(3, 3))
-    assert [len(item) if isinstance(item, Pushed) else item.ts for item in list(gate._queue)] == [1, 2, 3, 3]
+    assert [len(item) if isinstance(item, PushedRows) else item.ts for item in list(gate._queue)] == [
+        1,
+        2,
+        3,
+        3,
+    ]
     assert drained(gate) == [2, 0, 1, 3, 4, 5]
     assert gate.streams["s"].shed == {"oldest": 2}
 
@@ -128,7 +135,7 @@ def test_a_replay_refuses_the_same_rows(policy: OnPressure, tmp_path: Path) -> N
         gate.admit(pushed(position, size))
         position += size
         while random.random() < 0.4 and (item := gate.take(17)) is not None:
-            assert isinstance(item, Pushed)
+            assert isinstance(item, PushedRows)
             ran += item.rows.position.tolist()
     ran += drained(gate)
     log.close()

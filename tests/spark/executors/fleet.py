@@ -74,8 +74,8 @@ class Member:
                 frame = frames.open_frame(self._spark, one, folder, None)
                 self.placement.table(one, frame)
 
-    def _texts(self, one: Input, file: str, times: tuple[int, int] | None) -> list[str]:
-        declared = self.app.input(one.name)
+    def _texts(self, input_: Input, file: str, times: tuple[int, int] | None) -> list[str]:
+        declared = self.app.input(input_.name)
         assert declared is not None
         folder = self.folder / f"part{self._part}"
         return frames.texts(self._spark, declared, folder, file, times, self.app.time)

@@ -19,7 +19,7 @@ _DEPLOY = "org.apache.spark.deploy"
 
 def python_workers(pid: int) -> list[int]:
     """The forked Python workers below a process: the daemon's children, not the daemon."""
-    daemons = [each for each in children(pid) if "kasen.spark.executors.daemon" in command(each)]
+    daemons = [each for each in children(pid) if "kasen.spark.daemon" in command(each)]
     return [worker for daemon in daemons for worker in children(daemon)]
 
 

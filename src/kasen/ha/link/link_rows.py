@@ -26,33 +26,38 @@ class LinkRows:
     Its time is the instant's, whatever TIMESTAMP BY calls it; other columns go by name.
     """
 
-    def __init__(self, one: Input, time: Type, schema: pa.Schema) -> None:
+    def __init__(self, input_: Input, time: Type, schema: pa.Schema) -> None:
         """DataError if the query's columns are not what the input declares."""
-        if one.timestamp is None:
-            raise DataError(f"{one.name} comes over a link, which carries times: declare it TIMESTAMP BY")
+        if input_.timestamp is None:
+            raise DataError(f"{input_.name} comes over a link, which carries times: declare it TIMESTAMP BY")
         if schema.field(0).type != to_arrow(time):
-            raise DataError(f"{one.name}: times are {schema.field(0).type} on the link, and {time} here")
+            raise DataError(f"{input_.name}: times are {schema.field(0).type} on the link, and {time} here")
         self._layout = layout_of(
-            one.connector, one.name, one.schema, one.timestamp, one.is_relation, one.max_text_bytes
+            input_.connector,
+            input_.name,
+            input_.schema,
+            input_.timestamp,
+            input_.is_relation,
+            input_.max_text_bytes,
         )
         own = [name.lower() for name in schema.names]
         own[: len(INSTANT_AND_DIFF)] = [""] * len(INSTANT_AND_DIFF)
         columns = []
-        for index, field in enumerate(one.schema):
-            if index == one.timestamp:
+        for index, field in enumerate(input_.schema):
+            if index == input_.timestamp:
                 columns.append(0)
                 continue
             if own.count(field.name.lower()) != 1:
                 there = ", ".join(schema.names[len(INSTANT_AND_DIFF) :])
                 raise DataError(
-                    f"{one.name}: expected exactly one column {field.name!r} on the link,"
+                    f"{input_.name}: expected exactly one column {field.name!r} on the link,"
                     f" found {own.count(field.name.lower())}; it has: {there}"
                 )
             columns.append(own.index(field.name.lower()))
-        diff = INSTANT_AND_DIFF.index("diff") if one.is_relation else None
+        diff = INSTANT_AND_DIFF.index("diff") if input_.is_relation else None
         self._found = ColumnPositions(tuple(columns), diff)
         check_types(self._layout, self._found, schema, "the link")
-        name = one.schema[one.timestamp].name.lower()
+        name = input_.schema[input_.timestamp].name.lower()
         self._same = own.index(name) if name in own else None
 
     def check(self, batch: pa.RecordBatch) -> None:

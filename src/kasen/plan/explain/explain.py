@@ -76,21 +76,25 @@ def _inputs(app: App, native: NativePlan | None) -> Iterator[str]:
             yield from (f"  {note}" for note in native.scan(input_).notes)
 
 
-def _order(one: Input, time: Type, *, on_spark: bool) -> Iterator[str]:
+def _order(input_: Input, time: Type, *, on_spark: bool) -> Iterator[str]:
     """How the input's tuples are ordered."""
-    if one.is_static:
+    if input_.is_static:
         yield "static table, holds from the beginning"
         return
-    by = one.schema[one.timestamp].name if one.timestamp is not None else "arrival"
-    then = "value" if on_spark and is_foreign(one) else "position in the source"
+    by = input_.schema[input_.timestamp].name if input_.timestamp is not None else "arrival"
+    then = "value" if on_spark and is_foreign(input_) else "position in the source"
     yield f"order: {by}, then {then}"
-    if one.tick is Tick.TUPLE:
+    if input_.tick is Tick.TUPLE:
         yield "every tuple an instant"
     # IDLE waits by the clock, whatever the stream's own time is.
-    lengths = (("slack", one.slack, time), ("idle", one.idle, TIMESTAMP), ("retain", one.retain, time))
+    lengths = (
+        ("slack", input_.slack, time),
+        ("idle", input_.idle, TIMESTAMP),
+        ("retain", input_.retain, time),
+    )
     yield from (f"{name}: {show_length(length, unit)}" for name, length, unit in lengths if length)
-    if one.pressure.policy is not Pressure.BLOCK:
-        yield f"on pressure: {str(one.pressure).lower()}"
+    if input_.pressure.policy is not Pressure.BLOCK:
+        yield f"on pressure: {str(input_.pressure).lower()}"
 
 
 # ---------------------------------------------------------------- loops and changes

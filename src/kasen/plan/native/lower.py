@@ -67,20 +67,20 @@ class NativePlan:
     plan: Plan
     scans: dict[str, NativeScan]
 
-    def scan(self, one: Input) -> NativeScan:
+    def scan(self, input_: Input) -> NativeScan:
         """What Spark computes of an input; an outside relation's columns cross as they are."""
-        columns = tuple(quoted(field.name) for field in one.schema)
-        return self.scans.get(one.name, NativeScan(one.name, columns, None, ()))
+        columns = tuple(quoted(field.name) for field in input_.schema)
+        return self.scans.get(input_.name, NativeScan(input_.name, columns, None, ()))
 
     @property
     def names(self) -> dict[str, tuple[str, ...]]:
         """What people call the columns of each stream."""
         return {name: scan.names for name, scan in self.scans.items()}
 
-    def types(self, one: Input) -> tuple[Type, ...]:
+    def types(self, input_: Input) -> tuple[Type, ...]:
         """The types of what crosses."""
-        partials = self.scan(one).partials
-        return one.schema.types if partials is None else partials.types
+        partials = self.scan(input_).partials
+        return input_.schema.types if partials is None else partials.types
 
 
 def lower(plan: Plan, *, partials: bool = True) -> NativePlan:
@@ -99,9 +99,9 @@ def lower(plan: Plan, *, partials: bool = True) -> NativePlan:
     return NativePlan(share(app, left), {name: cut.scan for name, cut in cuts.items()})
 
 
-def is_foreign(one: Input) -> bool:
+def is_foreign(input_: Input) -> bool:
     """Whether an input's rows come without positions."""
-    return one.connector.format not in FILES
+    return input_.connector.format not in FILES
 
 
 # ---------------------------------------------------------------- cutting one stream
@@ -118,16 +118,16 @@ class _ResidualLayout:
     grouping: Grouping | None = None
 
 
-def _cut(one: Input, roots: list[Node], plan: Plan) -> _ResidualLayout:
+def _cut(input_: Input, roots: list[Node], plan: Plan) -> _ResidualLayout:
     try:
-        grouping = _grouping(one, roots, plan)
+        grouping = _grouping(input_, roots, plan)
     except NoPartials as refused:
-        return _by_rows(one, roots, str(refused))
-    scan = NativeScan(one.name, grouping.partials.base, None, grouping.notes, grouping.partials)
+        return _by_rows(input_, roots, str(refused))
+    scan = NativeScan(input_.name, grouping.partials.base, None, grouping.notes, grouping.partials)
     return _ResidualLayout(scan, grouping.schema, 0, {}, grouping)
 
 
-def _grouping(one: Input, roots: list[Node], plan: Plan) -> Grouping:
+def _grouping(input_: Input, roots: list[Node], plan: Plan) -> Grouping:
     """Pane partials, if sliding aggregates are all that reads the stream."""
     readers: list[tuple[SlidingAggregate, StreamView]] = []
     others = 0
@@ -135,10 +135,10 @@ def _grouping(one: Input, roots: list[Node], plan: Plan) -> Grouping:
     def visit(node: Node) -> None:
         nonlocal others
         if isinstance(node, SlidingAggregate) and (view := _view(node.child)) is not None:
-            if view.scan.name == one.name and node not in dict(readers):
+            if view.scan.name == input_.name and node not in dict(readers):
                 readers.append((node, view))
             return
-        others += isinstance(node, Scan) and node.name == one.name
+        others += isinstance(node, Scan) and node.name == input_.name
         for child in node.children:
             visit(child)
 
@@ -148,23 +148,23 @@ def _grouping(one: Input, roots: list[Node], plan: Plan) -> Grouping:
         raise NoPartials("")
     if others:
         raise NoPartials("other steps need the rows themselves")
-    return group(one, readers, plan.app)
+    return group(input_, readers, plan.app)
 
 
-def _by_rows(one: Input, roots: list[Node], why: str) -> _ResidualLayout:
+def _by_rows(input_: Input, roots: list[Node], why: str) -> _ResidualLayout:
     try:
-        return _with_columns(one, roots, why)
+        return _with_columns(input_, roots, why)
     except NotNative as reason:
         # Each condition is native, but all of them together, or the count of their failures, is too long.
-        return _with_columns(one, roots, why, refused=str(reason))
+        return _with_columns(input_, roots, why, refused=str(reason))
 
 
-def _with_columns(one: Input, roots: list[Node], why: str, refused: str = "") -> _ResidualLayout:
-    views = [view for root in roots for view in _tops(root) if view.scan.name == one.name]
+def _with_columns(input_: Input, roots: list[Node], why: str, refused: str = "") -> _ResidualLayout:
+    views = [view for root in roots for view in _tops(root) if view.scan.name == input_.name]
     computed = list(dict.fromkeys(expr for view in views for expr in _computed(view)))
     notes = [f"Spark does not reduce to panes: {why}"] if why else []
-    names = [quoted(field.name) for field in one.schema]
-    if len(computed) > _MOST_COMPUTED or len(one.schema) + len(computed) > MAX_COLUMNS:
+    names = [quoted(field.name) for field in input_.schema]
+    if len(computed) > _MOST_COMPUTED or len(input_.schema) + len(computed) > MAX_COLUMNS:
         notes.append(
             f"Spark does not compute expressions: {len(computed)} columns more cost more than they save"
         )
@@ -174,15 +174,15 @@ def _with_columns(one: Input, roots: list[Node], why: str, refused: str = "") ->
         computed = []
     lowered = bool(computed)
     # At least one column crosses, or nothing would tell how many rows there are.
-    used = {one.timestamp if one.timestamp is not None else 0}
-    if is_foreign(one):
-        used |= set(range(len(one.schema)))
+    used = {input_.timestamp if input_.timestamp is not None else 0}
+    if is_foreign(input_):
+        used |= set(range(len(input_.schema)))
     for view in views:
         kept = [expr for expr in (*view.items, *view.conditions) if not lowered or isinstance(expr, Column)]
         used |= {index for expr in kept for index in columns_used(expr)}
     columns = [names[index] if index in used else None for index in range(len(names))]
-    fields = list(one.schema.fields)
-    shown = list(one.schema.names)
+    fields = list(input_.schema.fields)
+    shown = list(input_.schema.names)
     places = {}
     for expr in computed:
         places[expr] = len(columns)
@@ -190,12 +190,12 @@ def _with_columns(one: Input, roots: list[Node], why: str, refused: str = "") ->
         fields.append(Field(f"_{len(places)}", expr.type))
         shown.append(f"native({brief(expr)})")
         notes.append(f"Spark computes: {show(expr)}")
-    unread = [field.name for field, column in zip(one.schema, columns, strict=False) if column is None]
+    unread = [field.name for field, column in zip(input_.schema, columns, strict=False) if column is None]
     if unread:
         notes.append(f"Spark does not hand over: {', '.join(unread)}")
-    count = _failures(roots, one, names) if lowered else None
-    scan = NativeScan(one.name, tuple(columns), count, tuple(notes), names=tuple(shown))
-    return _ResidualLayout(scan, Schema(tuple(fields)), one.timestamp, places)
+    count = _failures(roots, input_, names) if lowered else None
+    scan = NativeScan(input_.name, tuple(columns), count, tuple(notes), names=tuple(shown))
+    return _ResidualLayout(scan, Schema(tuple(fields)), input_.timestamp, places)
 
 
 def _computed(view: StreamView) -> Iterator[Expr]:
@@ -206,13 +206,13 @@ def _computed(view: StreamView) -> Iterator[Expr]:
     yield from (item for item in view.items if not isinstance(item, Column | Literal))
 
 
-def _failures(roots: list[Node], one: Input, names: list[str]) -> str | None:
+def _failures(roots: list[Node], input_: Input, names: list[str]) -> str | None:
     """The failures of every lowered step, each counted once however many read it."""
     counts: list[str] = []
     nodes = [node for root in roots for node in walk(root)]
     for node in dict.fromkeys(node for node in nodes if isinstance(node, logical.Filter | logical.Project)):
         below = _view(node.child)
-        if _view(node) is None or below is None or below.scan.name != one.name:
+        if _view(node) is None or below is None or below.scan.name != input_.name:
             continue
         if isinstance(node, logical.Filter):
             found = [condition_failures(substitute(node.condition, below.items), names)]
@@ -274,10 +274,10 @@ def _tops(node: Node) -> Iterator[StreamView]:
 # ---------------------------------------------------------------- the rest of the plan
 
 
-def _input(one: Input, cut: _ResidualLayout | None) -> Input:
+def _input(input_: Input, cut: _ResidualLayout | None) -> Input:
     if cut is None:
-        return one
-    return replace(one, schema=cut.schema, timestamp=cut.timestamp)
+        return input_
+    return replace(input_, schema=cut.schema, timestamp=cut.timestamp)
 
 
 def _residual(node: Node, cuts: dict[str, _ResidualLayout]) -> Node:

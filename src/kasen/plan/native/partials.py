@@ -57,17 +57,17 @@ class Partials:
 class Builder:
     """Lays out the columns of one grouping: time, keys, then what each aggregate needs."""
 
-    def __init__(self, one: Input, keys: tuple[Expr, ...], time: Type) -> None:
-        assert one.timestamp is not None
-        self._names = [quoted(field.name) for field in one.schema]
-        moment = self._names[one.timestamp]
+    def __init__(self, input_: Input, keys: tuple[Expr, ...], time: Type) -> None:
+        assert input_.timestamp is not None
+        self._names = [quoted(field.name) for field in input_.schema]
+        moment = self._names[input_.timestamp]
         self.types = [BIGINT]
         self.base = [micros(moment) if time.kind is Kind.TIMESTAMP else moment]
         self._at: dict[Expr, str] = {}
         self.keys = [self._base(key) for key in keys]
         self.fields = [Field("ts", time), *(Field(f"k{i}", key.type) for i, key in enumerate(keys))]
         #: What people call the columns.
-        self.names = [one.schema[one.timestamp].name, *map(brief, keys)]
+        self.names = [input_.schema[input_.timestamp].name, *map(brief, keys)]
         self.rows = ["b0", *self.keys]
         self.groups = ["min(b0)", *self.keys]
         self._columns: dict[tuple[str, Expr | None, Expr | None], int] = {}
@@ -163,11 +163,11 @@ def _counts_of_nothing(node: SlidingAggregate, calls: tuple[Aggregate, ...]) -> 
     return logical.Project(node.schema, node, tuple(items))
 
 
-def group(one: Input, readers: Sequence[tuple[SlidingAggregate, StreamView]], app: App) -> Grouping:
+def group(input_: Input, readers: Sequence[tuple[SlidingAggregate, StreamView]], app: App) -> Grouping:
     """The grouping that serves all readers of a stream, or Refused with the reason."""
-    _check(one, readers, app)
+    _check(input_, readers, app)
     first, view = readers[0]
-    builder = Builder(one, view.items[: first.keys], app.time)
+    builder = Builder(input_, view.items[: first.keys], app.time)
     pane = 0
     places: dict[SlidingAggregate, tuple[int, tuple[int, ...]]] = {}
     for node, view in readers:
@@ -197,14 +197,14 @@ def group(one: Input, readers: Sequence[tuple[SlidingAggregate, StreamView]], ap
     return Grouping(partials, schema, tuple(builder.names), (note,), places, filtered)
 
 
-def _check(one: Input, readers: Sequence[tuple[SlidingAggregate, StreamView]], app: App) -> None:
+def _check(input_: Input, readers: Sequence[tuple[SlidingAggregate, StreamView]], app: App) -> None:
     if sum(not other.is_static for other in app.inputs) > 1:
         raise NoPartials("several streams are one scan, and the others' rows are needed")
-    if one.tick is Tick.TUPLE or one.timestamp is None:
+    if input_.tick is Tick.TUPLE or input_.timestamp is None:
         raise NoPartials("every tuple is an instant of its own")
     first, view = readers[0]
     keys = view.items[: first.keys]
-    names = [quoted(field.name) for field in one.schema]
+    names = [quoted(field.name) for field in input_.schema]
     for node, each in readers:
         if each.items[: node.keys] != keys:
             raise NoPartials("the queries group by different keys")

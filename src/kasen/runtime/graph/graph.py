@@ -19,7 +19,7 @@ from kasen.plan.logical import Node, Scan, twice
 from kasen.plan.lower.instantiate import Context, instantiate
 from kasen.plan.physical import Plan, Step, stages_of
 from kasen.runtime.graph.loop import Loop
-from kasen.runtime.graph.parallel_steps import ROWS_A_STEP, Alone, ParallelStepRunner
+from kasen.runtime.graph.parallel_steps import ROWS_PER_STEP, ParallelStepRunner, SingleStep
 from kasen.runtime.graph.runaway_loops import loop_error, stopped_before
 from kasen.types import Kind, Schema
 
@@ -47,7 +47,7 @@ class Graph:
         self.outputs: dict[str, int] = dict(plan.outputs)
         #: Stages in an order in which inputs come first, by their first step: the operator and what it
         #: reads; or None for a loop.
-        self._stages: dict[int, Alone | None] = {}
+        self._stages: dict[int, SingleStep | None] = {}
         self._loops: dict[int, Loop] = {}
         #: The steps of loops, and whether steps came and went so that the order must be found again.
         self._looped: set[int] = set()
@@ -235,8 +235,8 @@ class Graph:
         initial_inputs = self._initial_inputs
         if initial_inputs:
             self._initial_inputs = {}
-        elif rows >= ROWS_A_STEP * len(self._stages) and parallel.worth(rows) and not self._loops:
-            self._run_on_two_cores(out, upto)
+        elif rows >= ROWS_PER_STEP * len(self._stages) and parallel.worth(rows) and not self._loops:
+            self._run_in_parallel(out, upto)
             return self._answers(out)
         ends: dict[int, Frontier] = {}
         for step, stage in self._stages.items():
@@ -258,17 +258,17 @@ class Graph:
     def _answers(self, out: list[Batch]) -> dict[str, Batch]:
         return {name: batch for name, step in self.outputs.items() if len(batch := out[step])}
 
-    def _run_on_two_cores(self, out: list[Batch], upto: Frontier) -> None:
-        """Many rows, and no loops: steps that keep to themselves run side by side."""
+    def _run_in_parallel(self, out: list[Batch], upto: Frontier) -> None:
+        """Runs independent steps side by side. Only for many rows, and without loops."""
         stages = {step: stage for step, stage in self._stages.items() if stage is not None}
 
-        def run_step(step: int, stage: Alone) -> None:
+        def run_step(step: int, stage: SingleStep) -> None:
             self._run_step(step, stage, out, upto, {})
 
         ParallelStepRunner(stages, self._readers, self.outputs.values(), out, run_step).run()
 
     def _run_step(
-        self, step: int, stage: Alone, out: list[Batch], upto: Frontier, initial_inputs: InitialInputs
+        self, step: int, stage: SingleStep, out: list[Batch], upto: Frontier, initial_inputs: InitialInputs
     ) -> None:
         operator, inputs = stage
         batches = [out[source] for source in inputs]

@@ -1,11 +1,11 @@
 """A run of a graph's steps on two cores.
 
-Steps that change nothing but their own state (`Operator.is_independent`) are put into *strands*, of which
-none reads another, and these run side by side; all others run one by one. Whatever reads what is in a
-strand, and is not in it itself, waits for the next round. What a strand does is the same on any core, and
-answers never tell.
+Steps that change nothing but their own state (`Operator.is_independent`) form *sequences*. No sequence
+reads another one, so sequences run side by side; all other steps run one by one. A step that reads a
+sequence and is not part of it waits for the next round. A sequence does the same on any core, so answers
+never depend on this.
 
-Nothing of this is kept from run to run, because queries come and go.
+Nothing is kept from run to run, because queries come and go.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from kasen.engine import parallel
 from kasen.engine.batch import Batch, empty
 from kasen.engine.operator import Operator
 
-#: With fewer rows for each step of the graph, most of the time is Python's, and of that there is one core.
-ROWS_A_STEP = 1024
+#: With fewer rows per step of the graph, Python takes most of the time, and Python runs on one core.
+ROWS_PER_STEP = 1024
 _NOTHING = empty(0)
 
 #: A stage of a single step outside loops: its operator, and what it reads.
-Alone = tuple[Operator, tuple[int, ...]]
+SingleStep = tuple[Operator, tuple[int, ...]]
 
 
 @dataclass(slots=True, eq=False)
@@ -35,15 +35,15 @@ class StepSequence:
 
 
 class ParallelStepRunner:
-    """One run. `out` has what comes in, and gets what each step says; `readers` counts those of each step."""
+    """One run. `out` holds the input and receives each step's output; `readers` counts a step's readers."""
 
     def __init__(
         self,
-        stages: Mapping[int, Alone],
+        stages: Mapping[int, SingleStep],
         readers: Mapping[int, int],
         answers: Iterable[int],
         out: list[Batch],
-        run_step: Callable[[int, Alone], None],
+        run_step: Callable[[int, SingleStep], None],
     ) -> None:
         """`stages` in an order in which inputs come first; `answers` are the steps that others look at."""
         self._stages = stages
@@ -55,14 +55,14 @@ class ParallelStepRunner:
     def run(self) -> None:
         todo = list(self._stages)
         while todo:
-            strands, todo = self.next_round(todo)
-            # A strand that has most of the rows shares its own work between the cores instead.
-            rows = sum(strand.rows for strand in strands)
-            is_even = 4 * max((strand.rows for strand in strands), default=0) < 3 * rows
-            parallel.share(self._run_strands, strands, rows if is_even else 0)
+            sequences, todo = self.next_round(todo)
+            # A sequence that has most of the rows shares its own work between the cores instead.
+            rows = sum(sequence.rows for sequence in sequences)
+            is_even = 4 * max((sequence.rows for sequence in sequences), default=0) < 3 * rows
+            parallel.share(self._run_sequences, sequences, rows if is_even else 0)
 
     def next_round(self, todo: Iterable[int]) -> tuple[list[StepSequence], list[int]]:
-        """Runs what goes one by one as far as it can; then these strands can run; then come the others."""
+        """Runs single steps as far as possible; returns the sequences that can run now, and the rest."""
         #: Where steps are that have not run, and windows that several share. None: they wait.
         homes: dict[Hashable, StepSequence | None] = {}
         later: list[int] = []
@@ -85,34 +85,34 @@ class ParallelStepRunner:
                 if (shared := operator.shared_state) is not None:
                     reads.append(shared)
                     homes.setdefault(shared, StepSequence())
-                homes[step] = strand = _united(reads, homes)
-                self._enter(strand, step, inputs, homes)
+                homes[step] = sequence = _united(reads, homes)
+                self._enter(sequence, step, inputs, homes)
         return list(dict.fromkeys(home for home in homes.values() if home is not None)), later
 
     def _enter(
         self,
-        strand: StepSequence,
+        sequence: StepSequence,
         step: int,
         inputs: tuple[int, ...],
         homes: Mapping[Hashable, StepSequence | None],
     ) -> None:
         for source in inputs:
             if source not in homes:
-                strand.rows += len(self._out[source])
+                sequence.rows += len(self._out[source])
             elif source not in self._answers:
-                strand.inner.append(source)
-        strand.steps.append(step)
+                sequence.inner.append(source)
+        sequence.steps.append(step)
 
-    def _run_strands(self, strands: Iterable[StepSequence]) -> None:
-        for strand in strands:
-            for step in strand.steps:
+    def _run_sequences(self, sequences: Iterable[StepSequence]) -> None:
+        for sequence in sequences:
+            for step in sequence.steps:
                 self._run_step(step, self._stages[step])
-            for step in strand.inner:
-                self._out[step] = _NOTHING  # its memory is there for the next strand
+            for step in sequence.inner:
+                self._out[step] = _NOTHING  # its memory is free for the next sequence
 
 
 def _united(reads: Sequence[Hashable], homes: dict[Hashable, StepSequence | None]) -> StepSequence:
-    """The strand that all these are in from now on; a new one if there are none."""
+    """The sequence that holds all of these from now on; a new one if none holds any."""
     found = [home for home in map(homes.get, reads) if home is not None]
     if not found:
         return StepSequence()

@@ -30,14 +30,19 @@ def _never() -> int:
 class Inlet:
     """Counts an input's rows, and stamps those that carry no time with that of their arrival."""
 
-    def __init__(self, one: Input, dictionary: Dictionary, now: Callable[[], int]) -> None:
-        self.name = one.name
-        self._timestamp = one.timestamp
+    def __init__(self, input_: Input, dictionary: Dictionary, now: Callable[[], int]) -> None:
+        self.name = input_.name
+        self._timestamp = input_.timestamp
         self._dictionary = dictionary
         # A static table's rows have no time at all.
-        self._now: Callable[[], int] = _never if one.is_relation else now
+        self._now: Callable[[], int] = _never if input_.is_relation else now
         self._layout = layout_of(
-            one.connector, one.name, one.schema, one.timestamp, one.is_relation, one.max_text_bytes
+            input_.connector,
+            input_.name,
+            input_.schema,
+            input_.timestamp,
+            input_.is_relation,
+            input_.max_text_bytes,
         )
         self._reader = RowReader(self._layout, dictionary)
         self._count = 0

@@ -30,7 +30,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(slots=True)
-class Pushed:
+class PushedRows:
     """Rows of one push; a row's position minus `offset` is its row in the chunk."""
 
     stream: str
@@ -42,16 +42,16 @@ class Pushed:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def split(self, count: int) -> tuple[Pushed, Pushed]:
+    def split(self, count: int) -> tuple[PushedRows, PushedRows]:
         """The first `count` rows, with the dead letters, and the others."""
         first, rest = self.rows.part(0, count), self.rows.part(count, len(self))
         return self._with(first, self.dead), self._with(rest, [])
 
-    def only(self, kept: Mask) -> Pushed:
+    def only(self, kept: Mask) -> PushedRows:
         return self._with(self.rows.take(kept), self.dead)
 
-    def _with(self, rows: InputRows, dead: list[DeadLetter]) -> Pushed:
-        return Pushed(self.stream, rows, dead, self.chunk, self.offset)
+    def _with(self, rows: InputRows, dead: list[DeadLetter]) -> PushedRows:
+        return PushedRows(self.stream, rows, dead, self.chunk, self.offset)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class Gate:
         self._log = log
         self._replay = replay
         self._keep = keep
-        self._queue: deque[Pushed | Punctuation] = deque()
+        self._queue: deque[PushedRows | Punctuation] = deque()
         self.streams = {name: Admission() for name in policies}
 
     def __bool__(self) -> bool:
@@ -109,7 +109,7 @@ class Gate:
     def punctuate(self, stream: str, ts: int) -> None:
         self._queue.append(Punctuation(stream, ts))
 
-    def admit(self, pushed: Pushed) -> Pushed | None:
+    def admit(self, pushed: PushedRows) -> PushedRows | None:
         """Takes rows in as the stream's policy says; returns those that must wait outside for room."""
         name = pushed.stream
         admission, on = self.streams[name], self._policies[name]
@@ -121,7 +121,7 @@ class Gate:
         elif policy is Pressure.SAMPLE:
             pushed = self._sample(pushed, on.keep)
         room = self.most - admission.waiting
-        rest: Pushed | None = None
+        rest: PushedRows | None = None
         if len(pushed) > room:
             pushed, rest = pushed.split(room)
             if policy is not Pressure.BLOCK:
@@ -133,11 +133,11 @@ class Gate:
             self._queue.append(pushed)
         return rest
 
-    def give_up(self, rest: Pushed) -> None:
+    def give_up(self, rest: PushedRows) -> None:
         """Rows whose push has waited in vain: refused like those of the other policies."""
         self._shed(rest.stream, rest.rows.position, "waited in vain")
 
-    def take(self, most: int) -> Pushed | Punctuation | None:
+    def take(self, most: int) -> PushedRows | Punctuation | None:
         """The next to run: at most that many rows of one push, or a punctuation."""
         if not self._queue:
             return None
@@ -152,15 +152,15 @@ class Gate:
 
     # ------------------------------------------------------------ shedding
 
-    def _push_out(self, pushed: Pushed) -> Pushed:
+    def _push_out(self, pushed: PushedRows) -> PushedRows:
         """SHED OLDEST: the stream's rows that have waited longest make room, then the push's own first."""
         name = pushed.stream
         admission = self.streams[name]
         excess = admission.waiting + len(pushed) - self.most
-        kept: list[Pushed | Punctuation] = []
+        kept: list[PushedRows | Punctuation] = []
         while excess > 0 and self._queue:
             first = self._queue.popleft()
-            if isinstance(first, Pushed) and first.stream == name:
+            if isinstance(first, PushedRows) and first.stream == name:
                 out, first = first.split(min(excess, len(first)))
                 first.dead = out.dead + first.dead
                 admission.waiting -= len(out)
@@ -177,7 +177,7 @@ class Gate:
             self._shed(name, out.rows.position, "oldest")
         return pushed
 
-    def _sample(self, pushed: Pushed, keep: float) -> Pushed:
+    def _sample(self, pushed: PushedRows, keep: float) -> PushedRows:
         """SHED SAMPLE: what would fill the second half of the room is thinned out by its position's hash."""
         free = max(0, self.most // 2 - self.streams[pushed.stream].waiting)
         if len(pushed) <= free:
@@ -187,7 +187,7 @@ class Gate:
         self._shed(pushed.stream, pushed.rows.position[~kept], "sample")
         return self._only(pushed, kept)
 
-    def _shed_again(self, pushed: Pushed) -> Pushed:
+    def _shed_again(self, pushed: PushedRows) -> PushedRows:
         assert self._replay is not None
         again = np.isin(pushed.rows.position, self._replay.get(pushed.stream, np.empty(0, np.int64)))
         if not again.any():
@@ -195,7 +195,7 @@ class Gate:
         self._shed(pushed.stream, pushed.rows.position[again], "replay")
         return self._only(pushed, ~again)
 
-    def _only(self, pushed: Pushed, kept: Mask) -> Pushed:
+    def _only(self, pushed: PushedRows, kept: Mask) -> PushedRows:
         copied = pushed.only(kept)
         for column in copied.rows.data:
             self._keep(column)

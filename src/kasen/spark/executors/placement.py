@@ -140,7 +140,7 @@ class InExecutors(Placement):
         self._live.held = self._held
         self._cut = remote.cut
         self._exchanges = exchanges(self._cut, inputs.native.names)
-        self._relations = [index for index, one in enumerate(self._streams) if one.is_relation]
+        self._relations = [index for index, input_ in enumerate(self._streams) if input_.is_relation]
         self._headed = frozenset(input_.name for input_ in self._streams if input_.connector.format == "csv")
         # By value: an app's own aggregates may be defined where workers cannot import them.
         self._packed_cut: bytes = cloudpickle.dumps(self._cut)  # type: ignore[no-untyped-call]
@@ -284,11 +284,11 @@ class InExecutors(Placement):
         for index, mine in scan.of_streams(table, self._slots):
             source = self._sources[index]
             for chunk, rows, _ in self._arrivals.read(source, mine):
-                self._take_rows(self._segment, source.one, chunk, rows)
+                self._take_rows(self._segment, source.input_, chunk, rows)
 
-    def _log(self, segment: dict[str, State], one: Input, rows: InputRows) -> None:
+    def _log(self, segment: dict[str, State], input_: Input, rows: InputRows) -> None:
         """A relation's rows pass through the clock whole, and so are in its log."""
-        self._row_log.add(segment.setdefault(f"rows.{one.name}", {}), one.name, rows)
+        self._row_log.add(segment.setdefault(f"rows.{input_.name}", {}), input_.name, rows)
 
     def _note_advance(self, name: str, ts: int) -> None:
         self._segment[f"advanced.{name}"] = {"ts": np.array([ts], np.int64)}
@@ -331,8 +331,8 @@ class InExecutors(Placement):
 
     def _raws(self, name: str, reading: ReadTuples, wrong: list[int]) -> dict[int, str]:
         """Refused rows' texts by position. They are read again only now; if all is well, there are none."""
-        one = self._stream(name)
-        if is_foreign(one):
+        input_ = self._stream(name)
+        if is_foreign(input_):
             places = {reading.place(position): position for position in wrong}
             assert self._numbered is not None
             wanted = self._numbered.filter(F.col(PLACE).isin(list(places)))
@@ -342,7 +342,7 @@ class InExecutors(Placement):
         for file in dict.fromkeys(map(reading.file, wrong)):
             begin, end = np.searchsorted(reading.position, [file.first, file.first + file.count]).tolist()
             own = reading.position[begin:end]
-            texts = DeferredTexts(self._texts, one, file.name, reading.ts[begin:end])
+            texts = DeferredTexts(self._texts, input_, file.name, reading.ts[begin:end])
             mine = [position for position in wrong if file.first <= position < file.first + file.count]
             rows = np.searchsorted(own, mine).tolist()
             texts.expect(rows)

@@ -50,11 +50,11 @@ def scatter(
             is_bad = refused(mine, source.time)
             good = mine if is_bad is None else mine.filter(pc.invert(is_bad))
             data = encode(chunk_of_source(source, good), dictionary)
-            timestamp = source.one.timestamp
+            timestamp = source.input_.timestamp
             ts = zeros(len(good)) if timestamp is None else data[timestamp]
-            keys.add(source.one.name, mine, None if is_bad is None else is_bad.to_numpy(), ts)
+            keys.add(source.input_.name, mine, None if is_bad is None else is_bad.to_numpy(), ts)
             place = good.column(PLACE).to_numpy()
-            sent = ways.send(source.one.name, place, data)
+            sent = ways.send(source.input_.name, place, data)
             for edge, shard, packed in sent:
                 yield shipped([(shard, edge.level, edge.name, packed)])
             if dictionary.is_due:  # whatever was sent has its texts with it

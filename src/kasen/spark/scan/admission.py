@@ -47,12 +47,14 @@ class StreamThrottle:
         self.slowed.append(ahead)
         return True
 
-    def as_read(self, one: Input) -> Input:
+    def as_read(self, input_: Input) -> Input:
         """A stream as it is to be read now."""
-        if one.name not in self.slowed:
-            return one
-        options = tuple(each for each in one.connector.options if each[0] != FILES_PER_EPOCH)
-        return replace(one, connector=replace(one.connector, options=(*options, (FILES_PER_EPOCH, "1"))))
+        if input_.name not in self.slowed:
+            return input_
+        options = tuple(each for each in input_.connector.options if each[0] != FILES_PER_EPOCH)
+        return replace(
+            input_, connector=replace(input_.connector, options=(*options, (FILES_PER_EPOCH, "1")))
+        )
 
     def _too_much(self, ahead: str, waiting: Mapping[str, int], total: int) -> ResourceError:
         others = (name for name in waiting if name != ahead and not waiting[name])

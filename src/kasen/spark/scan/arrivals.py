@@ -37,36 +37,38 @@ Texts = Callable[[Input, str, tuple[int, int] | None], list[str]]
 class CrossingInput:
     """An input as it crosses: the columns that come, by name, and which of the input's each is."""
 
-    one: Input
+    input_: Input
     names: tuple[str, ...]
     columns: tuple[int, ...]
 
     @property
     def time(self) -> str:
         """The column that has the times; "" if there is none."""
-        timestamp = self.one.timestamp
+        timestamp = self.input_.timestamp
         return "" if timestamp is None else self.names[self.columns.index(timestamp)]
 
     @property
     def layout(self) -> Layout:
-        fields = tuple(self.one.schema[index] for index in self.columns)
-        timestamp = self.one.timestamp
+        fields = tuple(self.input_.schema[index] for index in self.columns)
+        timestamp = self.input_.timestamp
         place = None if timestamp is None else self.columns.index(timestamp)
-        return Layout(self.one.name, Schema(fields), place)
+        return Layout(self.input_.name, Schema(fields), place)
 
 
 def sources_of(streams: list[Input], slots: Slots) -> tuple[CrossingInput, ...]:
     """Each stream as it crosses in its slots."""
     found = []
-    for one, places in zip(streams, slots.places, strict=True):
+    for input_, places in zip(streams, slots.places, strict=True):
         kept = [(place, slot) for place, slot in enumerate(places) if slot is not None]
-        found.append(CrossingInput(one, tuple(slot for _, slot in kept), tuple(place for place, _ in kept)))
+        found.append(
+            CrossingInput(input_, tuple(slot for _, slot in kept), tuple(place for place, _ in kept))
+        )
     return tuple(found)
 
 
-def whole(one: Input) -> CrossingInput:
+def whole(input_: Input) -> CrossingInput:
     """All columns, under their own names."""
-    return CrossingInput(one, tuple(one.schema.names), tuple(range(len(one.schema))))
+    return CrossingInput(input_, tuple(input_.schema.names), tuple(range(len(input_.schema))))
 
 
 #: A chunk, its rows, and how many operations failed in each of them.
@@ -96,7 +98,7 @@ class Arrivals:
 
     def read(self, source: CrossingInput, table: pa.Table) -> Iterator[Arrived]:
         """An input's rows file by file; beside each chunk, how many operations failed in each row."""
-        return self.read_files(source, of_files(table, partial(self._files.find, source.one.name)))
+        return self.read_files(source, of_files(table, partial(self._files.find, source.input_.name)))
 
     def read_files(self, source: CrossingInput, files: Iterable[tuple[str, pa.Table]]) -> Iterator[Arrived]:
         """The same of rows that are apart already: by the names of their files, and in this order."""
@@ -107,52 +109,52 @@ class Arrivals:
     def _chunk(
         self, source: CrossingInput, table: pa.Table, file: str
     ) -> tuple[Chunk, InputRows, I64 | None]:
-        one = source.one
-        lines: I64 | range = self._numbers(one, file, len(table))
+        input_ = source.input_
+        lines: I64 | range = self._numbers(input_, file, len(table))
         dead: list[DeadLetter] = []
         is_bad = refused(table, source.time)
         if is_bad is not None:
             numbers = np.asarray(lines, np.int64)
-            dead = self._dead(one, table.filter(is_bad), numbers[is_bad.to_numpy()], file)
+            dead = self._dead(input_, table.filter(is_bad), numbers[is_bad.to_numpy()], file)
             table, lines = table.filter(pc.invert(is_bad)), numbers[~is_bad.to_numpy()]
         chunk = chunk_of_source(source, table)
-        chunk.lines, chunk.dead, chunk.where = lines, dead, self._where(one, file)
-        if DIFF in table.column_names and one.is_relation:
+        chunk.lines, chunk.dead, chunk.where = lines, dead, self._where(input_, file)
+        if DIFF in table.column_names and input_.is_relation:
             chunk.diff = table.column(DIFF).to_numpy().copy()
         data = encode(chunk, self._dictionary)
-        ts = data[one.timestamp] if one.timestamp is not None else self._stamps(one, len(chunk))
-        first = self.counts.get(one.name, 0)
-        self.counts[one.name] = first + len(chunk)
-        if one.is_relation or is_foreign(one):
+        ts = data[input_.timestamp] if input_.timestamp is not None else self._stamps(input_, len(chunk))
+        first = self.counts.get(input_.name, 0)
+        self.counts[input_.name] = first + len(chunk)
+        if input_.is_relation or is_foreign(input_):
             raw = table.column(RAW)
             chunk.raw_of, chunk.on_expect = lambda row: raw[row].as_py() or "", None
         else:
-            texts = DeferredTexts(self._texts, one, file, ts)
+            texts = DeferredTexts(self._texts, input_, file, ts)
             chunk.raw_of, chunk.on_expect = texts.text, texts.expect
         failed = table.column(FAILS).to_numpy() if FAILS in table.column_names else None
         rows = InputRows(ts, chunk.diff, data, range(first, first + len(chunk)))
         # The positions stay with their rows, so chunk and failures need not be moved.
-        return chunk, self._by_value(one, rows) if is_foreign(one) else rows, failed
+        return chunk, self._by_value(input_, rows) if is_foreign(input_) else rows, failed
 
-    def _stamps(self, one: Input, count: int) -> I64:
+    def _stamps(self, input_: Input, count: int) -> I64:
         """A static table's rows have no time at all."""
-        return zeros(count) if one.is_relation else np.full(count, self.stamp, np.int64)
+        return zeros(count) if input_.is_relation else np.full(count, self.stamp, np.int64)
 
-    def _by_value(self, one: Input, rows: InputRows) -> InputRows:
+    def _by_value(self, input_: Input, rows: InputRows) -> InputRows:
         """Rows that have no place of their own in order of time, and then of value."""
-        order = ValueOrder(orderings(one.schema), self._dictionary)
+        order = ValueOrder(orderings(input_.schema), self._dictionary)
         batch = Batch(rows.ts, zeros(len(rows)), rows.diff, matrix(rows.data))
         return rows.take(order.sorted(batch, np.argsort(rows.ts, kind="stable")))
 
-    def times(self, one: Input, table: pa.Table, name: str) -> tuple[I64, list[DeadLetter]]:
+    def times(self, input_: Input, table: pa.Table, name: str) -> tuple[I64, list[DeadLetter]]:
         """The times of a stream's rows in reading order, and the rows that are bad."""
         found: list[I64] = [np.empty(0, np.int64)]
         dead: list[DeadLetter] = []
-        for file, part in of_files(table, partial(self._files.find, one.name)):
+        for file, part in of_files(table, partial(self._files.find, input_.name)):
             is_bad = refused(part, name)
             if is_bad is not None:
-                lines = np.flatnonzero(is_bad.to_numpy()) + self._first_line(one, file)
-                dead += self._dead(one, part.filter(is_bad), lines, file)
+                lines = np.flatnonzero(is_bad.to_numpy()) + self._first_line(input_, file)
+                dead += self._dead(input_, part.filter(is_bad), lines, file)
                 part = part.filter(pc.invert(is_bad))
             found.append(part.column(name).to_numpy())
         return np.concatenate(found), dead
@@ -161,38 +163,38 @@ class Arrivals:
         """Rows that stand for several, in order of time. They are never refused, so they have no text."""
         chunk = chunk_of(source.layout, table)
         data = encode(chunk, self._dictionary)
-        assert source.one.timestamp is not None
-        return chunk, InputRows(data[source.one.timestamp], chunk.diff, data, np.arange(len(chunk)))
+        assert source.input_.timestamp is not None
+        return chunk, InputRows(data[source.input_.timestamp], chunk.diff, data, np.arange(len(chunk)))
 
-    def _dead(self, one: Input, bad: pa.Table, lines: I64, file: str) -> list[DeadLetter]:
+    def _dead(self, input_: Input, bad: pa.Table, lines: I64, file: str) -> list[DeadLetter]:
         noted = BAD in bad.column_names
         texts = bad.column(RAW).to_pylist() if noted else [None]
         if None in texts:
-            texts = self._texts(one, file, None)
+            texts = self._texts(input_, file, None)
         reasons = bad.column(BAD).to_pylist() if noted else [NO_TIME] * len(bad)
         found = zip(lines.tolist(), reasons, texts, strict=True)
-        where = self._where(one, file)
-        return [DeadLetter(one.name, line, reason + where, raw) for line, reason, raw in found]
+        where = self._where(input_, file)
+        return [DeadLetter(input_.name, line, reason + where, raw) for line, reason, raw in found]
 
-    def _numbers(self, one: Input, file: str, count: int) -> range:
+    def _numbers(self, input_: Input, file: str, count: int) -> range:
         """The rows' lines, counted from the file's first row. A csv file's first line is its header."""
-        first = self._first_line(one, file)
-        self._lines[one.name, file] = first + count
+        first = self._first_line(input_, file)
+        self._lines[input_.name, file] = first + count
         return range(first, first + count)
 
-    def _first_line(self, one: Input, file: str) -> int:
-        return self._lines.get((one.name, file), 2 if one.connector.format == "csv" else 1)
+    def _first_line(self, input_: Input, file: str) -> int:
+        return self._lines.get((input_.name, file), 2 if input_.connector.format == "csv" else 1)
 
-    def _where(self, one: Input, file: str) -> str:
-        return f" ({file})" if one.name in self._folders else ""
+    def _where(self, input_: Input, file: str) -> str:
+        return f" ({file})" if input_.name in self._folders else ""
 
 
 class DeferredTexts:
     """The texts of a chunk's rows, read again when some are asked for."""
 
-    def __init__(self, texts: Texts, one: Input, file: str, ts: I64) -> None:
+    def __init__(self, texts: Texts, input_: Input, file: str, ts: I64) -> None:
         self._read = texts
-        self._one = one
+        self._one = input_
         self._file = file
         self._ts = ts
         self._found: dict[int, str] = {}
@@ -222,7 +224,7 @@ def refused(table: pa.Table, time: str) -> pa.ChunkedArray | None:
 
 def chunk_of_source(source: CrossingInput, table: pa.Table) -> Chunk:
     """Good rows as they crossed; the columns that nobody reads are there, and zero."""
-    names = [source.one.schema[index].name for index in source.columns]
+    names = [source.input_.schema[index].name for index in source.columns]
     chunk = chunk_of(source.layout, table.select(source.names).rename_columns(names))
     chunk.data, chunk.texts = _widened(chunk, source)
     return chunk
@@ -230,7 +232,7 @@ def chunk_of_source(source: CrossingInput, table: pa.Table) -> Chunk:
 
 def _widened(chunk: Chunk, source: CrossingInput) -> tuple[Columns, dict[int, pa.StringArray]]:
     """The columns that came, each in its place; of the others nobody asks."""
-    width = len(source.one.schema)
+    width = len(source.input_.schema)
     if source.columns == tuple(range(width)):
         return chunk.data, chunk.texts
     data: list[I64] = [zeros(len(chunk))] * (width + 1)

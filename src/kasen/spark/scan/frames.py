@@ -82,51 +82,57 @@ class ReadMode:
 
 
 def open_frame(
-    spark: SparkSession, one: Input, base: Path, files_per_epoch: int | None = None, only: str | None = None
+    spark: SparkSession,
+    input_: Input,
+    base: Path,
+    files_per_epoch: int | None = None,
+    only: str | None = None,
 ) -> DataFrame:
     """An input's rows as a streaming DataFrame; a static table's, and of `only` one file, as a batch."""
-    if is_foreign(one):
-        return open_foreign(spark, one, base)
-    options = (*_OPTIONS, MULTILINE) if one.connector.format == "csv" else _OPTIONS
-    for option, _ in one.connector.options:
+    if is_foreign(input_):
+        return open_foreign(spark, input_, base)
+    options = (*_OPTIONS, MULTILINE) if input_.connector.format == "csv" else _OPTIONS
+    for option, _ in input_.connector.options:
         if option not in options:
             there = f"its options are: {', '.join(options)} (in any case)"
-            raise DataError(f"{one.name}: format {one.connector.format!r} has no option {option!r}; {there}")
-    follows(one)  # says what is wrong with that option
-    reader = _READERS[one.connector.format]
-    return reader(spark, one, files_of(one, base), ReadMode(files_per_epoch, only))
+            raise DataError(
+                f"{input_.name}: format {input_.connector.format!r} has no option {option!r}; {there}"
+            )
+    follows(input_)  # says what is wrong with that option
+    reader = _READERS[input_.connector.format]
+    return reader(spark, input_, files_of(input_, base), ReadMode(files_per_epoch, only))
 
 
-def files_of(one: Input, base: Path) -> InputFiles:
-    return input_files(base, one.connector.option("path"), one.connector.format)
+def files_of(input_: Input, base: Path) -> InputFiles:
+    return input_files(base, input_.connector.option("path"), input_.connector.format)
 
 
-def open_files(spark: SparkSession, one: Input, paths: tuple[str, ...]) -> DataFrame:
+def open_files(spark: SparkSession, input_: Input, paths: tuple[str, ...]) -> DataFrame:
     """The declared columns of a stream's Parquet files, as a batch: a row is bad only if it has no time."""
-    fields = [T.StructField(field.name, spark_type(field.type)) for field in one.schema]
+    fields = [T.StructField(field.name, spark_type(field.type)) for field in input_.schema]
     return spark.read.schema(T.StructType(fields)).parquet(*paths)
 
 
-def has_many(one: Input, base: Path) -> bool:
+def has_many(input_: Input, base: Path) -> bool:
     """Whether an input is read from several files."""
-    return not is_foreign(one) and len(files_of(one, base).names()) > 1
+    return not is_foreign(input_) and len(files_of(input_, base).names()) > 1
 
 
 def texts(
-    spark: SparkSession, one: Input, base: Path, file: str, times: tuple[int, int] | None, time: Type
+    spark: SparkSession, input_: Input, base: Path, file: str, times: tuple[int, int] | None, time: Type
 ) -> list[str]:
     """The texts of a file's rows in order: of the refused ones, or of those in a stretch of time."""
-    frame = numbered(open_frame(spark, one, base, only=file))
+    frame = numbered(open_frame(spark, input_, base, only=file))
     if times is None:
         wanted = F.col(BAD).isNotNull()
     else:
-        assert one.timestamp is not None
+        assert input_.timestamp is not None
         low, high = (timestamp(f"{ts}L") if time.kind is Kind.TIMESTAMP else f"{ts}L" for ts in times)
-        moment = quoted(one.schema[one.timestamp].name)
+        moment = quoted(input_.schema[input_.timestamp].name)
         wanted = F.col(BAD).isNull() & F.expr(f"{moment} BETWEEN {low} AND {high}")
-    is_parquet = one.connector.format == "parquet"
-    if is_parquet and (times is not None or has_declared_types(spark, one, base)):
-        return _parquet_texts(spark, one, base, file, times is None, wanted)
+    is_parquet = input_.connector.format == "parquet"
+    if is_parquet and (times is not None or has_declared_types(spark, input_, base)):
+        return _parquet_texts(spark, input_, base, file, times is None, wanted)
     block = F.col(FILE).bitwiseXOR(F.lit(code(file))).alias(BLOCK)
     found = frame.where(wanted).select(RAW, block, PLACE).toArrow()
     result: list[str] = _in_order(found).column(RAW).to_pylist()
@@ -138,12 +144,12 @@ def _in_order(table: pa.Table) -> pa.Table:
 
 
 def _parquet_texts(
-    spark: SparkSession, one: Input, base: Path, file: str, bad: bool, wanted: Column
+    spark: SparkSession, input_: Input, base: Path, file: str, bad: bool, wanted: Column
 ) -> list[str]:
     """A Parquet row has no text but its cells, those too that nobody declared."""
-    assert one.timestamp is not None
-    frame = spark.read.parquet(files_of(one, base).address(file))
-    moment = F.col(quoted(one.schema[one.timestamp].name))
+    assert input_.timestamp is not None
+    frame = spark.read.parquet(files_of(input_, base).address(file))
+    moment = F.col(quoted(input_.schema[input_.timestamp].name))
     frame = frame.withColumns({BAD: F.when(moment.isNull(), "bad"), BLOCK: _block()})
     found = _in_order(numbered(frame).where(moment.isNull() if bad else wanted).toArrow())
     rows = found.drop_columns([BAD, BLOCK, PLACE]).combine_chunks()
@@ -154,34 +160,34 @@ def _parquet_texts(
 
 
 def _load(
-    spark: SparkSession, one: Input, files: InputFiles, schema: T.StructType, how: ReadMode, **options: str
+    spark: SparkSession, input_: Input, files: InputFiles, schema: T.StructType, how: ReadMode, **options: str
 ) -> DataFrame:
-    now = one.is_static or how.only is not None
+    now = input_.is_static or how.only is not None
     reading = spark.read if now else spark.readStream
-    reading = reading.format(one.connector.format).schema(schema).options(**options)
+    reading = reading.format(input_.connector.format).schema(schema).options(**options)
     if not now:
         # An epoch must fit into memory, however much has piled up.
-        most = one.connector.option(FILES_PER_EPOCH) or how.files_per_epoch or None
+        most = input_.connector.option(FILES_PER_EPOCH) or how.files_per_epoch or None
         if most is not None:
             reading = reading.option("maxFilesPerTrigger", str(most))
         else:
-            reading = reading.option("maxBytesPerTrigger", str(_EPOCH_BYTES[one.connector.format]))
+            reading = reading.option("maxBytesPerTrigger", str(_EPOCH_BYTES[input_.connector.format]))
     return reading.option("pathGlobFilter", how.only or files.pattern).load(files.folder)
 
 
-def _csv(spark: SparkSession, one: Input, files: InputFiles, how: ReadMode) -> DataFrame:
-    first, *others = files.need(one.name)
-    header = files.header(first, one.name)
-    if one.is_static:
+def _csv(spark: SparkSession, input_: Input, files: InputFiles, how: ReadMode) -> DataFrame:
+    first, *others = files.need(input_.name)
+    header = files.header(first, input_.name)
+    if input_.is_static:
         for other in others:
-            need_header(one.name, files, other, header)
-    found = find_columns(_layout(one), header, files.address(first))
+            need_header(input_.name, files, other, header)
+    found = find_columns(_layout(input_), header, files.address(first))
     # Columns have names of our own: those of a header may be anything, and there twice.
     names = [f"c{index}" for index in range(len(header))]
     schema = T.StructType([T.StructField(name, T.StringType()) for name in (*names, _CORRUPT)])
     frame = _load(
         spark,
-        one,
+        input_,
         files,
         schema,
         how,
@@ -189,24 +195,24 @@ def _csv(spark: SparkSession, one: Input, files: InputFiles, how: ReadMode) -> D
         escape='"',
         nullValue=_NULL,
         columnNameOfCorruptRecord=_CORRUPT,
-        multiLine=_multiline(one),
+        multiLine=_multiline(input_),
     )
     texts = [names[index] for index in found.columns]
-    cells = [F.expr(parse_cell(text, field.type)) for text, field in zip(texts, one.schema, strict=True)]
+    cells = [F.expr(parse_cell(text, field.type)) for text, field in zip(texts, input_.schema, strict=True)]
     reason = F.when(F.col(_CORRUPT).isNotNull(), "bad row: not as many fields as columns")
-    if one.timestamp is not None:
-        reason = reason.when(cells[one.timestamp].isNull(), NO_TIME)
-    for field, text, cell in zip(one.schema, texts, cells, strict=True):
+    if input_.timestamp is not None:
+        reason = reason.when(cells[input_.timestamp].isNull(), NO_TIME)
+    for field, text, cell in zip(input_.schema, texts, cells, strict=True):
         is_bad = F.col(text).isNotNull() & cell.isNull()
         reason = reason.when(is_bad, f"bad value: column {field.name} does not hold a {field.type}")
-        reason = _when_long(reason, one, field, cell)
+        reason = _when_long(reason, input_, field, cell)
     diff = None
     if found.diff is not None:
         diff = F.trim(F.col(names[found.diff])).try_cast("bigint")
-        reason = reason.when(_is_no_diff(diff), _bad_diff(one))
+        reason = reason.when(_is_no_diff(diff), _bad_diff(input_))
     row = F.concat_ws(",", *[F.coalesce(F.col(name), F.lit("")) for name in names])
     return frame.select(
-        *[cell.alias(field.name) for cell, field in zip(cells, one.schema, strict=True)],
+        *[cell.alias(field.name) for cell, field in zip(cells, input_.schema, strict=True)],
         (F.lit(1) if diff is None else F.coalesce(diff, F.lit(1))).cast("bigint").alias(DIFF),
         reason.alias(BAD),
         F.coalesce(F.col(_CORRUPT), row).alias(RAW),
@@ -214,67 +220,76 @@ def _csv(spark: SparkSession, one: Input, files: InputFiles, how: ReadMode) -> D
     )
 
 
-def _multiline(one: Input) -> str:
-    told = one.connector.option(MULTILINE, "false").lower()
+def _multiline(input_: Input) -> str:
+    told = input_.connector.option(MULTILINE, "false").lower()
     if told not in ("true", "false"):
-        raise DataError(f"{one.name}: option {MULTILINE!r} is 'true' or 'false', not {told!r}")
+        raise DataError(f"{input_.name}: option {MULTILINE!r} is 'true' or 'false', not {told!r}")
     return told
 
 
-def _layout(one: Input) -> Layout:
-    return layout_of(one.connector, one.name, one.schema, one.timestamp, one.is_relation, one.max_text_bytes)
+def _layout(input_: Input) -> Layout:
+    return layout_of(
+        input_.connector,
+        input_.name,
+        input_.schema,
+        input_.timestamp,
+        input_.is_relation,
+        input_.max_text_bytes,
+    )
 
 
-def _when_long(reason: Column, one: Input, field: Field, cell: Column) -> Column:
+def _when_long(reason: Column, input_: Input, field: Field, cell: Column) -> Column:
     """A text that is too long makes a bad row; `reason` goes on with that."""
     if field.type.kind is not Kind.VARCHAR:
         return reason
-    return reason.when(F.octet_length(cell) > one.max_text_bytes, long_cell(one, field))
+    return reason.when(F.octet_length(cell) > input_.max_text_bytes, long_cell(input_, field))
 
 
 def _is_no_diff(diff: Column) -> Column:
     return diff.isNull() | ~diff.isin(1, -1)
 
 
-def _bad_diff(one: Input) -> str:
-    return f"{BAD_DIFF}: column {_layout(one).diff} is neither 1 nor -1"
+def _bad_diff(input_: Input) -> str:
+    return f"{BAD_DIFF}: column {_layout(input_).diff} is neither 1 nor -1"
 
 
-def _json(spark: SparkSession, one: Input, files: InputFiles, how: ReadMode) -> DataFrame:
+def _json(spark: SparkSession, input_: Input, files: InputFiles, how: ReadMode) -> DataFrame:
     """JSON lines. Spark knows names by their exact case: that of the first row is taken for all."""
-    first = files.need(one.name)[0]
+    first = files.need(input_.name)[0]
     told = first_names(files.head(first))
     fields = [
         T.StructField(told.get(field.name.lower(), field.name), spark_type(field.type))
-        for field in one.schema
+        for field in input_.schema
     ]
-    diff = _layout(one).diff
+    diff = _layout(input_).diff
     named = None if diff is None else told.get(diff.lower(), diff)
     own = [field.name for field in fields]
     if named is not None and named not in own:
         fields.append(T.StructField(named, T.StringType()))
     fields.append(T.StructField(_CORRUPT, T.StringType()))
     options = {"encoding": "UTF-8", "lineSep": "\n", "allowSingleQuotes": "false"}
-    frame = _load(spark, one, files, T.StructType(fields), how, columnNameOfCorruptRecord=_CORRUPT, **options)
+    frame = _load(
+        spark, input_, files, T.StructType(fields), how, columnNameOfCorruptRecord=_CORRUPT, **options
+    )
     cells = [F.col(quoted(name)) for name in own]
     corrupt = F.col(_CORRUPT)
     # A cell that is no value of its type is NULL. Naming all of them makes Spark read all of them.
     is_bad = corrupt.isNotNull() & reduce(Column.__or__, [cell.isNull() for cell in cells])
     reason = F.when(is_bad & F.get_json_object(corrupt, "$").isNull(), "bad row: not a JSON object")
-    if one.timestamp is not None:
-        reason = reason.when(cells[one.timestamp].isNull(), NO_TIME)
+    if input_.timestamp is not None:
+        reason = reason.when(cells[input_.timestamp].isNull(), NO_TIME)
     reason = reason.when(is_bad, "bad value: a cell is no value of its column's type")
-    for field, cell in zip(one.schema, cells, strict=True):
-        reason = _when_long(reason, one, field, cell)
+    for field, cell in zip(input_.schema, cells, strict=True):
+        reason = _when_long(reason, input_, field, cell)
     count: Column = F.lit(1)
     if named is not None:
         # A name that is not there is an insertion, and so is what says so.
         cell = F.col(quoted(named)).cast("string")
         parsed = F.when(cell.isNull(), 1).otherwise(cell.try_cast("bigint"))
-        reason = reason.when(_is_no_diff(parsed), _bad_diff(one))
+        reason = reason.when(_is_no_diff(parsed), _bad_diff(input_))
         count = F.coalesce(parsed, F.lit(1))
     return frame.select(
-        *[cell.alias(field.name) for cell, field in zip(cells, one.schema, strict=True)],
+        *[cell.alias(field.name) for cell, field in zip(cells, input_.schema, strict=True)],
         count.cast("bigint").alias(DIFF),
         reason.cast("string").alias(BAD),
         F.coalesce(F.make_valid_utf8(corrupt), F.to_json(F.struct(*cells))).alias(RAW),
@@ -292,43 +307,43 @@ def first_names(head: bytes) -> dict[str, str]:
     return {}
 
 
-def _parquet(spark: SparkSession, one: Input, files: InputFiles, how: ReadMode) -> DataFrame:
+def _parquet(spark: SparkSession, input_: Input, files: InputFiles, how: ReadMode) -> DataFrame:
     """Columns are read with the types of the first file, and cast if these are not the declared ones."""
-    first = files.address(files.need(one.name)[0])
-    there = file_schema(spark, one, first)
+    first = files.address(files.need(input_.name)[0])
+    there = file_schema(spark, input_, first)
     names = list(there.names)
-    found = find_columns(_layout(one), names, first)
+    found = find_columns(_layout(input_), names, first)
     own = [there[names[index]] for index in found.columns]
     fields, cells = [], []
     reason = F.lit(None).cast("string")
-    for read, field in zip(own, one.schema, strict=True):
+    for read, field in zip(own, input_.schema, strict=True):
         if is_read_as(read.dataType, field.type):
             fields.append(T.StructField(read.name, spark_type(field.type)))
             cells.append(F.col(quoted(read.name)))
         else:
             fields.append(T.StructField(read.name, read.dataType))
             cells.append(F.expr(cell_of(quoted(read.name), read.dataType.simpleString(), field)))
-    if one.timestamp is not None:
-        reason = F.when(cells[one.timestamp].isNull(), NO_TIME)
-    for read, field, cell in zip(own, one.schema, cells, strict=True):
+    if input_.timestamp is not None:
+        reason = F.when(cells[input_.timestamp].isNull(), NO_TIME)
+    for read, field, cell in zip(own, input_.schema, cells, strict=True):
         if not is_read_as(read.dataType, field.type):
             is_bad = F.col(quoted(read.name)).isNotNull() & cell.isNull()
             text = F.lit(f"bad value: column {field.name} does not hold a {field.type}")
             reason = F.coalesce(reason, F.when(is_bad, text))
         if field.type.kind is Kind.VARCHAR:
-            is_long = F.octet_length(cell) > one.max_text_bytes
-            reason = F.coalesce(reason, F.when(is_long, long_cell(one, field)))
+            is_long = F.octet_length(cell) > input_.max_text_bytes
+            reason = F.coalesce(reason, F.when(is_long, long_cell(input_, field)))
     count: Column = F.lit(1)
     if found.diff is not None:
         sign = there[names[found.diff]]
         if sign.name not in [field.name for field in fields]:
             fields.append(sign)
         diff = F.col(quoted(sign.name)).try_cast("bigint")
-        reason = F.coalesce(reason, F.when(_is_no_diff(diff), _bad_diff(one)))
+        reason = F.coalesce(reason, F.when(_is_no_diff(diff), _bad_diff(input_)))
         count = F.coalesce(diff, F.lit(1))
-    frame = _load(spark, one, files, T.StructType(fields), how)
+    frame = _load(spark, input_, files, T.StructType(fields), how)
     return frame.select(
-        *[cell.alias(field.name) for cell, field in zip(cells, one.schema, strict=True)],
+        *[cell.alias(field.name) for cell, field in zip(cells, input_.schema, strict=True)],
         count.cast("bigint").alias(DIFF),
         reason.cast("string").alias(BAD),
         F.to_json(F.struct(*[F.col(quoted(read.name)) for read in own])).alias(RAW),
@@ -336,12 +351,12 @@ def _parquet(spark: SparkSession, one: Input, files: InputFiles, how: ReadMode) 
     )
 
 
-def file_schema(spark: SparkSession, one: Input, address: str) -> T.StructType:
+def file_schema(spark: SparkSession, input_: Input, address: str) -> T.StructType:
     """The columns of a Parquet file, as Spark reads them."""
     try:
         return spark.read.parquet(address).schema
     except PySparkException as fault:
-        raise DataError(f"{one.name}: Spark cannot read {address}: {said(fault)}") from None
+        raise DataError(f"{input_.name}: Spark cannot read {address}: {said(fault)}") from None
 
 
 def is_read_as(read: T.DataType, declared: Type) -> bool:
@@ -350,17 +365,17 @@ def is_read_as(read: T.DataType, declared: Type) -> bool:
     return read == wanted or (declared.kind is Kind.TIMESTAMP and isinstance(read, T.TimestampType))
 
 
-def has_declared_types(spark: SparkSession, one: Input, base: Path) -> bool:
+def has_declared_types(spark: SparkSession, input_: Input, base: Path) -> bool:
     """Whether a stream's Parquet files can be read without a cast, and no cell can be a bad one.
 
     A text may be too long, so rows with texts tell what is wrong with them.
     """
-    if any(field.type.kind is Kind.VARCHAR for field in one.schema):
+    if any(field.type.kind is Kind.VARCHAR for field in input_.schema):
         return False
-    files = files_of(one, base)
-    found = file_schema(spark, one, files.address(files.need(one.name)[0]))
+    files = files_of(input_, base)
+    found = file_schema(spark, input_, files.address(files.need(input_.name)[0]))
     there = {field.name: field.dataType for field in found}
-    return all(field.name in there and is_read_as(there[field.name], field.type) for field in one.schema)
+    return all(field.name in there and is_read_as(there[field.name], field.type) for field in input_.schema)
 
 
 def _block() -> Column:

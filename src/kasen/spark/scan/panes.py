@@ -29,40 +29,40 @@ Take = Callable[[Input, Chunk, InputRows, I64 | None, int | None], None]
 
 
 def by_panes(
-    one: Input,
+    input_: Input,
     partials: Partials,
     batch: DataFrame,
     pipeline: RunningPipeline,
     arrivals: Arrivals,
     take: Take,
 ) -> tuple[int, int] | None:
-    """Takes an epoch's rows of the stream `one`, reduced if that can be exact.
+    """Takes an epoch's rows of the stream `input_`, reduced if that can be exact.
 
     Returns the least and the greatest time of rows that were reduced.
     """
     context = batch.sparkSession.sparkContext
-    context.setJobDescription(f"kasen: order of {one.name}'s rows")
-    times, dead = arrivals.times(one, batch.select(_TIME, *_notes(batch)).toArrow(), _TIME)
+    context.setJobDescription(f"kasen: order of {input_.name}'s rows")
+    times, dead = arrivals.times(input_, batch.select(_TIME, *_notes(batch)).toArrow(), _TIME)
     reduced = None
-    if len(times) and not is_beyond(times).any() and pipeline.in_time(one.name, times):
-        context.setJobDescription(f"kasen: pane partials of {one.name}")
-        reduced = _reduced(one, partials, batch)
+    if len(times) and not is_beyond(times).any() and pipeline.in_time(input_.name, times):
+        context.setJobDescription(f"kasen: pane partials of {input_.name}")
+        reduced = _reduced(input_, partials, batch)
     if reduced is None:
-        _by_rows(one, partials, batch, arrivals, take)
+        _by_rows(input_, partials, batch, arrivals, take)
         return None
-    chunk, rows = arrivals.reduced(whole(one), reduced)
+    chunk, rows = arrivals.reduced(whole(input_), reduced)
     chunk.dead = dead
-    arrivals.counts[one.name] = arrivals.counts.get(one.name, 0) + len(times)
-    take(one, chunk, rows, None, len(times))
+    arrivals.counts[input_.name] = arrivals.counts.get(input_.name, 0) + len(times)
+    take(input_, chunk, rows, None, len(times))
     return int(times.min()), int(times.max())
 
 
-def _reduced(one: Input, partials: Partials, batch: DataFrame) -> pa.Table | None:
+def _reduced(input_: Input, partials: Partials, batch: DataFrame) -> pa.Table | None:
     """A row a pane and group, in order of time; None if a sum did not fit."""
     pane = F.expr(f"{_TIME} - pmod({_TIME}, {partials.pane}L)").alias("_pane")
     is_good = F.col(BAD).isNull() if BAD in batch.columns else F.col(_TIME).isNotNull()
     good = batch.where(is_good)
-    names = one.schema.names
+    names = input_.schema.names
     keys = len(partials.keys)
     calls = [(place, text) for place, text in enumerate(partials.groups) if not 1 <= place <= keys]
     grouped = good.groupBy(pane, *partials.keys).agg(*[F.expr(text).alias(names[at]) for at, text in calls])
@@ -76,11 +76,13 @@ def _reduced(one: Input, partials: Partials, batch: DataFrame) -> pa.Table | Non
     return table
 
 
-def _by_rows(one: Input, partials: Partials, batch: DataFrame, arrivals: Arrivals, take: Take) -> None:
-    columns = [F.expr(text).alias(name) for text, name in zip(partials.rows, one.schema.names, strict=True)]
+def _by_rows(input_: Input, partials: Partials, batch: DataFrame, arrivals: Arrivals, take: Take) -> None:
+    columns = [
+        F.expr(text).alias(name) for text, name in zip(partials.rows, input_.schema.names, strict=True)
+    ]
     table = batch.select(*columns, *_notes(batch)).toArrow()
-    for chunk, rows, _ in arrivals.read(whole(one), table):
-        take(one, chunk, rows, None, None)
+    for chunk, rows, _ in arrivals.read(whole(input_), table):
+        take(input_, chunk, rows, None, None)
 
 
 def _notes(batch: DataFrame) -> list[str]:

@@ -82,9 +82,9 @@ def slots_of(
     return Slots(tuple(input_.name for input_ in inputs), tuple(places), slots, noted, signed, counting)
 
 
-def _is_typed(one: Input) -> bool:
+def _is_typed(input_: Input) -> bool:
     """Whether all that can be wrong with a row is that its time is missing, which its time tells."""
-    return one.connector.format == "parquet" and not one.is_relation
+    return input_.connector.format == "parquet" and not input_.is_relation
 
 
 def union(
@@ -98,14 +98,14 @@ def union(
     return whole
 
 
-def _part(frame: DataFrame, index: int, one: Input, scan: NativeScan, slots: Slots) -> DataFrame:
+def _part(frame: DataFrame, index: int, input_: Input, scan: NativeScan, slots: Slots) -> DataFrame:
     pairs = zip(slots.places[index], scan.columns, strict=True)
     sql = {slot: text for slot, text in pairs if slot is not None and text is not None}
     columns: list[Column] = [F.lit(index).cast("tinyint").alias(STREAM)] if slots.several else []
     if FILE in frame.columns:  # else whole_files.py knows
         columns.append(F.col(FILE))
     if slots.noted:
-        columns += [F.col(BAD), _raw(one).alias(RAW)]
+        columns += [F.col(BAD), _raw(input_).alias(RAW)]
     if slots.signed:
         columns.append(F.col(DIFF))
     if slots.counting:
@@ -116,13 +116,13 @@ def _part(frame: DataFrame, index: int, one: Input, scan: NativeScan, slots: Slo
     return frame.select(*columns)
 
 
-def _raw(one: Input) -> Column:
+def _raw(input_: Input) -> Column:
     """The text of rows that are refused or may be; of others it is read again when it is asked for."""
-    if is_foreign(one):
+    if is_foreign(input_):
         return F.col(RAW)  # nowhere to read it again
-    if one.is_relation:
+    if input_.is_relation:
         return F.when(F.col(BAD).isNotNull() | (F.col(DIFF) < 0), F.col(RAW))
-    if one.connector.format == "parquet":
+    if input_.connector.format == "parquet":
         # Its text has all columns: they would have to be read for it.
         return F.lit(None).cast("string")
     return F.when(F.col(BAD).isNotNull(), F.col(RAW))

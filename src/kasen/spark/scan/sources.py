@@ -30,29 +30,29 @@ _OWN = ("path", "diff", "follow")
 _ONCE = frozenset(["socket", "textSocket"])
 
 
-def follows(one: Input) -> bool:
+def follows(input_: Input) -> bool:
     """Whether an input goes on for ever. Files do if they are told to, other formats unless told not to."""
-    told = one.connector.option("follow", "true" if is_foreign(one) else "false").lower()
+    told = input_.connector.option("follow", "true" if is_foreign(input_) else "false").lower()
     if told not in ("true", "false"):
-        raise DataError(f"{one.name}: option 'follow' is 'true' or 'false', not {told!r}")
-    return told == "true" and not one.is_static
+        raise DataError(f"{input_.name}: option 'follow' is 'true' or 'false', not {told!r}")
+    return told == "true" and not input_.is_static
 
 
-def open_foreign(spark: SparkSession, one: Input, base: Path) -> DataFrame:
+def open_foreign(spark: SparkSession, input_: Input, base: Path) -> DataFrame:
     """A stream (or static table) in any format that Spark reads, by its name and options."""
-    options = {name: value for name, value in one.connector.options if name not in _OWN}
-    reading = (spark.read if one.is_static else spark.readStream).format(one.connector.format)
-    path = one.connector.option("path")
+    options = {name: value for name, value in input_.connector.options if name not in _OWN}
+    reading = (spark.read if input_.is_static else spark.readStream).format(input_.connector.format)
+    path = input_.connector.option("path")
     try:
         frame = reading.options(**options).load(located(base, path) if path else None)
     except (PySparkException, Py4JJavaError) as fault:
         raise DataError(
-            f"{one.name}: Spark cannot read format {one.connector.format!r}: {_said(fault)}"
+            f"{input_.name}: Spark cannot read format {input_.connector.format!r}: {_said(fault)}"
         ) from None
-    return adopt(one, frame)
+    return adopt(input_, frame)
 
 
-def need_rereadable(one: Input, frame: DataFrame) -> None:
+def need_rereadable(input_: Input, frame: DataFrame) -> None:
     """Refuses what Spark cannot read again: with a checkpoint, an epoch that was cut off is done again.
 
     Nor would rows that are kept aside help: a socket counts its lines from 0 whenever it is opened, and a
@@ -61,52 +61,52 @@ def need_rereadable(one: Input, frame: DataFrame) -> None:
     leaves = frame._jdf.queryExecution().analyzed().collectLeaves()
     for leaf in (leaves.apply(index) for index in range(leaves.size())):
         if leaf.getClass().getSimpleName() == "StreamingRelationV2" and leaf.sourceName() in _ONCE:
-            fault = f"{one.name}: Spark cannot read {leaf.sourceName()!r} again after a crash"
+            fault = f"{input_.name}: Spark cannot read {leaf.sourceName()!r} again after a crash"
             remedy = "leave the checkpoint out, or put a broker or files in between"
             raise DataError(f"{fault}, so a checkpoint would lose rows; {remedy}")
 
 
-def adopt(one: Input, frame: DataFrame) -> DataFrame:
+def adopt(input_: Input, frame: DataFrame) -> DataFrame:
     """Any frame with the declared columns, in the columns that every input has."""
     there = {name.lower(): name for name in frame.columns}
-    for field in one.schema:
+    for field in input_.schema:
         if field.name.lower() not in there:
             columns = ", ".join(frame.columns)
-            raise DataError(f"{one.name}: there is no column {field.name!r}; the columns are: {columns}")
-    names = {field.name: there[field.name.lower()] for field in one.schema}
+            raise DataError(f"{input_.name}: there is no column {field.name!r}; the columns are: {columns}")
+    names = {field.name: there[field.name.lower()] for field in input_.schema}
     kinds = dict(frame.dtypes)
     cells = {
         field.name: cell_of(quoted(names[field.name]), kinds[names[field.name]], field)
-        for field in one.schema
+        for field in input_.schema
     }
     reason = F.lit(None).cast("string")
-    if one.timestamp is not None:
-        moment = F.expr(cells[one.schema[one.timestamp].name])
+    if input_.timestamp is not None:
+        moment = F.expr(cells[input_.schema[input_.timestamp].name])
         reason = F.when(moment.isNull(), NO_TIME)
-    for field in one.schema:
+    for field in input_.schema:
         is_bad = F.col(quoted(names[field.name])).isNotNull() & F.expr(cells[field.name]).isNull()
         reason = F.coalesce(
             reason, F.when(is_bad, f"bad value: column {field.name} does not hold a {field.type}")
         )
         if field.type.kind is Kind.VARCHAR:
-            is_long = F.octet_length(F.expr(cells[field.name])) > one.max_text_bytes
-            reason = F.coalesce(reason, F.when(is_long, long_cell(one, field)))
-    diff = there.get(one.connector.option("diff", "diff").lower()) if one.is_relation else None
+            is_long = F.octet_length(F.expr(cells[field.name])) > input_.max_text_bytes
+            reason = F.coalesce(reason, F.when(is_long, long_cell(input_, field)))
+    diff = there.get(input_.connector.option("diff", "diff").lower()) if input_.is_relation else None
     sign = F.coalesce(F.col(quoted(diff)).cast("bigint"), F.lit(1)) if diff is not None else F.lit(1)
     try:
         return frame.select(
-            *[F.expr(cells[field.name]).alias(field.name) for field in one.schema],
+            *[F.expr(cells[field.name]).alias(field.name) for field in input_.schema],
             sign.cast("bigint").alias(DIFF),
             reason.alias(BAD),
             F.to_json(F.struct(*[F.col(quoted(name)) for name in names.values()])).alias(RAW),
             code_of(F.lit("")).alias(FILE),
         )
     except AnalysisException as fault:
-        raise DataError(f"{one.name}: {_said(fault)}") from None
+        raise DataError(f"{input_.name}: {_said(fault)}") from None
 
 
-def long_cell(one: Input, field: Field) -> str:
-    return f"bad value: column {field.name} is longer than {one.max_text_bytes} bytes"
+def long_cell(input_: Input, field: Field) -> str:
+    return f"bad value: column {field.name} is longer than {input_.max_text_bytes} bytes"
 
 
 def cell_of(name: str, kind: str, field: Field) -> str:

@@ -37,11 +37,13 @@ class Timing:
         """Stamps are noted in `files`; without them nothing is to outlast this process."""
         given = list(streams)
         #: The streams whose rows carry no time.
-        self.stamped = [one.name for one in given if one.timestamp is None and not one.is_relation]
+        self.stamped = [
+            input_.name for input_ in given if input_.timestamp is None and not input_.is_relation
+        ]
         self._files = files if self.stamped else None
         self._now = now
         self._ticks = ticks
-        self._idle = {one.name: one.idle for one in given if one.idle is not None}
+        self._idle = {input_.name: input_.idle for input_ in given if input_.idle is not None}
         self._heard = dict.fromkeys(self._idle, ticks())
         self._last = -(2**63)
         if self._files is not None:

@@ -7,7 +7,7 @@ import pytest
 
 from kasen.engine.batch import I64, Batch, ones, zeros
 from kasen.engine.deferred_batch import DeferredBatch, RowSelection
-from kasen.runtime.output.kept import AnswerStore
+from kasen.runtime.output.answer_store import AnswerStore
 
 SIZE = 4096
 

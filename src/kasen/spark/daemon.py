@@ -1,4 +1,7 @@
-"""Spark's Python daemon with Kasen loaded, so that the workers it forks need not load the kernels again."""
+"""Spark's Python daemon with Kasen loaded, so that the workers it forks need not load the kernels again.
+
+Users name this module in `spark.python.daemon.module` (docs/spark.md), so it stays at this place.
+"""
 
 from __future__ import annotations
 
