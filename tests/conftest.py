@@ -1,7 +1,10 @@
-"""Options of the test suite, and which of several workers runs what."""
+"""Options of the test suite, which of several workers runs what, and how a worker ends."""
 
 from __future__ import annotations
 
+import gc
+import sys
+import warnings
 from collections import Counter
 
 import pytest
@@ -67,3 +70,25 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--regenerate", action="store_true", help="rewrite the golden files of tests/plans (then review them)"
     )
+
+
+def pytest_sessionfinish() -> None:
+    """Ends Spark's threads. Frames of threads that outlive Python are never freed, nor is what they refer to:
+    by way of the answers' receivers, the modules of tests, and with them DuckDB, which lists all of its
+    functions as leaked."""
+    if "pyspark" not in sys.modules:
+        return
+    from pyspark import SparkContext
+
+    if SparkContext._active_spark_context is not None:
+        SparkContext._active_spark_context.stop()
+    gateway = SparkContext._gateway
+    if gateway is None:
+        return
+    with warnings.catch_warnings():
+        # A run without a checkpoint has a folder until it is forgotten, and Spark has remembered all runs.
+        warnings.simplefilter("ignore", ResourceWarning)
+        gateway.shutdown()
+        gateway.proc.stdin.close()
+        gateway.proc.wait(300)
+        gc.collect()
