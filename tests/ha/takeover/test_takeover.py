@@ -32,7 +32,7 @@ def relayed(
 
 def test_a_copy_without_the_state_does_not_take_over_from_a_paused_primary(tmp_path: Path) -> None:
     """The state of n cannot be rebuilt, and no snapshot has reached its other copy."""
-    make_chain(tmp_path, "total", 8000)
+    make_chain(tmp_path, "total", 20_000)
     relay = Relay()
     routes: dict[tuple[str, str], Route] = {}
     with Nodes(tmp_path, {}, relayed(tmp_path, relay, routes, ping_interval="1s")) as nodes:
