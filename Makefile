@@ -24,9 +24,10 @@ $(STAMP): pyproject.toml constraints.txt
 run: setup ## Run the demonstration
 	$(BIN)/kasen demo
 
+# Three workers: two compute while the third waits for processes that its tests have started.
 test: setup ## Run the tests on two cores (all but the soak tests)
 	@sh scripts/preflight.sh >/dev/null
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile
+	$(BIN)/python -m pytest -q -n 3
 
 check: setup ## Lint, formatting, types, who may import whom, and what stands twice
 	$(BIN)/ruff check $(CODE) scripts

@@ -22,7 +22,7 @@ def app(tmp_path: Path) -> Path:
 
 def kasen(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", "from kasen.cli import main; main()", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
 
 
 def test_check_accepts_a_right_app(app: Path) -> None:

@@ -17,7 +17,7 @@ KASEN = [sys.executable, "-c", "from kasen.cli import main; main()"]
 
 def ctl(socket: Path, *args: str) -> subprocess.CompletedProcess[str]:
     command = [*KASEN, "ctl", *args, "--socket", str(socket)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
 
 
 def test_only_the_owner_may_open_the_socket(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_a_run_is_looked_at_and_changed_while_it_reads(tmp_path: Path) -> None:
         assert gone["ok"]["done"][0].startswith("fives goes at ")
     finally:
         running.terminate()
-        running.wait(timeout=60)
+        running.wait(timeout=300)
         if running.stderr is not None:
             running.stderr.close()
     assert not socket.exists()

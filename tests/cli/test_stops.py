@@ -180,12 +180,12 @@ def test_who_waits_for_a_cluster_ends_quietly_and_the_cluster_goes_on(
         waits.wait_for(lambda one: "2 processes started" in one.said)
         nodes = [pid for pid in processes.children(waits.pid) if "node" in processes.command(pid)]
         os.killpg(waits.pid, number)
-        assert processes.shell_code(waits.process.wait(60)) == 128 + number
+        assert processes.shell_code(waits.process.wait(_LONGEST)) == 128 + number
         waits.assert_quiet()
         assert len(nodes) >= 2
         assert all(map(processes.is_alive, nodes))
         down = Command(tmp_path, "cluster", "down", tmp_path / "cluster.toml")
-        assert down.process.wait(60) == 0
+        assert down.process.wait(_LONGEST) == 0
         assert not processes.still_alive(nodes, 60)
         for log in (tmp_path / "run").glob("*.log"):
             assert "Traceback" not in log.read_text(), log.read_text()

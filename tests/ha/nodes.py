@@ -6,13 +6,14 @@ import multiprocessing
 import os
 import signal
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
 from kasen.ha.cluster import Cluster, ClusterMember, members_of, write_node_file
-from kasen.ha.link.wire import Json
+from kasen.ha.link.wire import BEGIN, Json
 from tests.ha.relay import Relay, Route
 from tests.ha.warm import run_member
 
@@ -37,7 +38,7 @@ class Nodes(Cluster):
         for member in self.members:
             self.signal(member, signal.SIGKILL)
         for process in self._processes.values():
-            process.join(5)
+            process.join(60)
 
     def start(self, member: ClusterMember) -> None:
         write_node_file(member)
@@ -58,7 +59,7 @@ class Nodes(Cluster):
             except ProcessLookupError:
                 os.kill(pid, number)  # it has no group of its own yet
             if number == signal.SIGKILL:
-                self._processes[member.name].join(5)
+                self._processes[member.name].join(60)
 
     def names(self) -> list[str]:
         """The nodes, from the sources on."""
@@ -74,7 +75,7 @@ class Nodes(Cluster):
                 return member
         return None
 
-    def wait_for(self, node: str, what: str, seconds: float = 20.0) -> Json:
+    def wait_for(self, node: str, what: str, seconds: float = 120.0) -> Json:
         """Until a copy of the node has measured something; returns its status."""
         due = time.monotonic() + seconds
         while time.monotonic() < due:
@@ -85,7 +86,15 @@ class Nodes(Cluster):
             time.sleep(0.02)
         raise AssertionError(f"{node} has no {what} after {seconds} s:\n{self.logs()}")
 
-    def finish(self, node: str, seconds: float = 60.0) -> None:
+    def wait_until(self, condition: Callable[[], bool], seconds: float = 120.0) -> float:
+        """How long it took."""
+        begin = time.monotonic()
+        while not condition():
+            assert time.monotonic() - begin < seconds, self.logs()
+            time.sleep(0.02)
+        return time.monotonic() - begin
+
+    def finish(self, node: str, seconds: float = 300.0) -> None:
         """Waits until the members of a node have ended by themselves."""
         due = time.monotonic() + seconds
         for member in self.find(node):
@@ -96,6 +105,12 @@ class Nodes(Cluster):
     def logs(self) -> str:
         texts = [f"== {each.name}\n{each.log.read_text()}" for each in self.members if each.log.exists()]
         return "\n".join(texts)
+
+
+def has_released(nodes: Nodes) -> bool:
+    """Whether the source of a chain has dropped what it had sent first."""
+    state = nodes.status(nodes.member("source"))
+    return state is not None and state["outputs"]["sent -> n"]["start"] > BEGIN
 
 
 def through(

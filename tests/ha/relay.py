@@ -61,7 +61,7 @@ class Relay:
 
     def add(self, address: str) -> Route:
         """A route to an address; its own port is `route.port`."""
-        return asyncio.run_coroutine_threadsafe(self._add(address), self._loop).result(5)
+        return asyncio.run_coroutine_threadsafe(self._add(address), self._loop).result(60)
 
     async def _add(self, address: str) -> Route:
         host, _, port = address.rpartition(":")
@@ -104,9 +104,9 @@ class Relay:
         route.flips, route.random = bits, random
 
     def close(self) -> None:
-        asyncio.run_coroutine_threadsafe(self._cancel(), self._loop).result(5)
+        asyncio.run_coroutine_threadsafe(self._cancel(), self._loop).result(60)
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(5)
+        self._thread.join(60)
         self._loop.close()
 
     async def _cancel(self) -> None:

@@ -37,7 +37,7 @@ def doubling_load(folder: Path, **settings: Any) -> Nodes:
 
 
 def link_of(nodes: Nodes) -> Json:
-    due = time.monotonic() + 20
+    due = time.monotonic() + 120
     while (status := nodes.status(nodes.member("source"))) is None and time.monotonic() < due:
         time.sleep(0.1)
     assert status is not None, nodes.logs()
@@ -47,7 +47,7 @@ def link_of(nodes: Nodes) -> Json:
 
 def link_at(nodes: Nodes, seconds: float) -> Json:
     """The link when so much of the readings' own time has been read, however busy the machine is."""
-    due = time.monotonic() + 60
+    due = time.monotonic() + 300
     while (found := link_of(nodes))["upto"] < BEGIN + seconds * 1e6:
         assert time.monotonic() < due, nodes.logs()
         time.sleep(0.05)

@@ -35,7 +35,7 @@ class Run:
         return found
 
     def wait(self, condition: Callable[[], bool]) -> None:
-        give_up = time.monotonic() + 240
+        give_up = time.monotonic() + 600
         while not condition():
             assert self.process.poll() is None, self.process.stderr.read() if self.process.stderr else ""
             assert time.monotonic() < give_up
@@ -55,7 +55,7 @@ class Run:
 
     def end(self, number: int) -> int:
         self.process.send_signal(number)
-        self.process.wait(60)
+        self.process.wait(300)
         assert self.process.stderr is not None
         self.process.stderr.close()
         return self.process.returncode

@@ -26,7 +26,7 @@ REGISTER QUERY counts AS SELECT a, COUNT(*) AS n FROM s [ROWS 10] GROUP BY a;
 
 
 def asked(address: str) -> Any:
-    with urllib.request.urlopen(address, timeout=10) as answer:
+    with urllib.request.urlopen(address, timeout=240) as answer:
         return json.load(answer)
 
 
@@ -58,7 +58,7 @@ def test_jobs_and_stages_are_named_and_a_run_that_is_stopped_says_nothing_of_it(
             "kasen: epoch 0, query counts, rows to shards",
             "kasen: epoch 0, query counts, exchange by a",
         }
-        deadline = time.monotonic() + 240
+        deadline = time.monotonic() + 600
         jobs: set[str] = set()
         while not wanted <= jobs:
             said = (tmp_path / "log").read_text()
@@ -76,7 +76,7 @@ def test_jobs_and_stages_are_named_and_a_run_that_is_stopped_says_nothing_of_it(
             time.sleep(0.1)
     finally:
         process.send_signal(signal.SIGINT)
-        process.wait(60)
+        process.wait(300)
     assert process.returncode == 0
     said = (tmp_path / "log").read_text()
     assert "epoch 29" not in said

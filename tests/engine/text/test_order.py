@@ -80,13 +80,13 @@ def test_a_text_that_comes_while_labels_are_made_is_in_the_next_ones() -> None:
     made: list[int] = []
     asking = threading.Thread(target=lambda: made.extend(dictionary.labels.tolist()))
     asking.start()
-    assert begun.wait(5)
+    assert begun.wait(60)
     pushing = threading.Thread(target=dictionary.encode, args=(["d", "c"],))
     pushing.start()
     pushing.join(0.1)
     goes_on.set()
-    asking.join(5)
-    pushing.join(5)
+    asking.join(60)
+    pushing.join(60)
     assert made[1] < made[0]
     check(dictionary)
 

@@ -23,9 +23,10 @@ def test_a_chain_writes_what_one_process_would(operator: str, tmp_path: Path) ->
 
 @pytest.mark.parametrize("batch", [1, 100, "infinite"])
 def test_the_secondary_takes_over_when_the_primary_is_killed(batch: int | str, tmp_path: Path) -> None:
-    make_chain(tmp_path, "selection", 3000)
-    with Nodes(tmp_path, chain(rate=1000, batch=batch)) as nodes:
-        time.sleep(2.0)
+    make_chain(tmp_path, "selection", 7000)
+    with Nodes(tmp_path, chain(rate=1000, batch=batch, ping_interval="1s")) as nodes:
+        nodes.wait_for("out", "inputs_begun")
+        time.sleep(0.5)
         nodes.signal(nodes.member("n/1"), signal.SIGKILL)
         status = nodes.wait_for("n", "recovery")
         nodes.finish("out")

@@ -40,7 +40,7 @@ class Fixture:
         hello |= {"schema": base64.b64encode(SCHEMA.serialize().to_pybytes()).decode(), **changes}
         client = connect(self.config, self.config.listen)
         descriptor = flight.FlightDescriptor.for_command(pack(hello))
-        writer, reader = client.do_exchange(descriptor, call_options(self.config, 10.0))
+        writer, reader = client.do_exchange(descriptor, call_options(self.config, 60.0))
         return client, writer, reader
 
     def exchange(self, send: Any) -> str:
@@ -106,7 +106,7 @@ def test_a_good_message_is_taken(sink: Fixture) -> None:
 def test_a_wrong_token_is_refused(token: str | None, sink: Fixture) -> None:
     headers = [] if token is None else [(b"authorization", f"Bearer {token}".encode())]
     with connect(sink.config, sink.config.listen) as client:
-        options = flight.FlightCallOptions(timeout=5.0, headers=headers)
+        options = flight.FlightCallOptions(timeout=60.0, headers=headers)
         with pytest.raises(flight.FlightUnauthenticatedError):
             list(client.do_action(flight.Action("ping", b""), options))
 

@@ -87,9 +87,9 @@ def listening(ours: Authority, tmp_path: Path) -> Iterator[NodeConfig]:
     work.close()
 
 
-def ping(config: NodeConfig) -> object:
+def ping(config: NodeConfig, seconds: float = 60.0) -> object:
     with connect(config, config.listen) as client:
-        return ask(config, client, "ping", {}, 2.0)["role"]
+        return ask(config, client, "ping", {}, seconds)["role"]
 
 
 def test_certificate_and_token_are_accepted(listening: NodeConfig) -> None:
@@ -104,20 +104,20 @@ def test_a_wrong_token_is_refused(listening: NodeConfig) -> None:
 
 def test_without_tls_nothing_is_answered(listening: NodeConfig) -> None:
     with pytest.raises(flight.FlightError):
-        ping(replace(listening, tls=None))
+        ping(replace(listening, tls=None), 2.0)
 
 
 def test_a_node_with_a_certificate_of_another_authority_is_not_trusted(
     listening: NodeConfig, theirs: Authority
 ) -> None:
     with pytest.raises(flight.FlightError):
-        ping(replace(listening, tls=theirs.tls))
+        ping(replace(listening, tls=theirs.tls), 2.0)
 
 
 def test_a_chain_over_tls_survives_a_crash(ours: Authority, tmp_path: Path) -> None:
     make_chain(tmp_path, "selection", 2000)
     with Nodes(tmp_path, chain(batch=100, token=TOKEN, **ours.settings)) as nodes:
-        nodes.wait_for("out", "inputs_begun", 30)
+        nodes.wait_for("out", "inputs_begun")
         time.sleep(0.5)
         nodes.signal(nodes.member("n/1"), signal.SIGKILL)
         nodes.finish("out")

@@ -100,7 +100,7 @@ class Chaos:
 
     def _leader(self, node: str) -> ClusterMember | None:
         """The copy that leads, once one does; None if the node has finished."""
-        due = time.monotonic() + 15
+        due = time.monotonic() + 120
         while time.monotonic() < due:
             if (member := self.nodes.leader(node)) is not None or self._has_finished(node):
                 return member
@@ -112,7 +112,7 @@ class Chaos:
 
     def _wait_until_ready(self, node: str) -> None:
         """Until the healed copy has caught up with its leader."""
-        due = time.monotonic() + 15
+        due = time.monotonic() + 120
         while time.monotonic() < due:
             states = [self.nodes.status(member) for member in self.nodes.find(node)]
             ready = all(state is not None and state["ready"] for state in states)

@@ -22,7 +22,7 @@ from tests.ha.relay import Relay, Route
 
 #: What may happen to a copy. Kills come up more often, as not each of them is allowed at once.
 FAULTS = ("kill", "kill", "kill", "pause", "pause", "cut", "slow", "drop")
-_SETTLE_SECONDS = 5.0
+_SETTLE_SECONDS = 60.0
 
 
 @dataclass
@@ -158,7 +158,7 @@ class Nemesis:
             f"{self.nodes.logs()}"
         )
 
-    def wait_until_redundant(self, seconds: float = 20.0) -> None:
+    def wait_until_redundant(self, seconds: float = 120.0) -> None:
         """Until a copy of each node could be killed: so that the next round has something to do."""
         due = time.monotonic() + seconds * self._patience
         while time.monotonic() < due:

@@ -22,7 +22,7 @@ def play(seed: int, folder: Path, rows: int, rate: int) -> None:
             nodes.wait_for("out", "inputs_begun")
             time.sleep(round_.after)
             chaos.strike()
-            nodes.finish("out", 90)
+            nodes.finish("out")
             assert written(folder) == expected(folder), f"{round_}\n{nodes.logs()}"
     finally:
         chaos.relay.close()

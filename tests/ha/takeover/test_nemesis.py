@@ -37,7 +37,7 @@ def play(
                 assert right.startswith(written(folder)), f"{nemesis.tally}\n{nodes.logs()}"
                 time.sleep(_PEACE_SECONDS)
             for node in nodes.names():
-                nodes.finish(node, 120 * patience)
+                nodes.finish(node, 300 * patience)
             assert written(folder) == right, f"{nemesis.tally}\n{nodes.logs()}"
             assert nemesis.tally.rounds > rounds // 2
     finally:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import stat
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,19 +12,9 @@ from typer.testing import CliRunner
 
 from kasen.cli import app
 from kasen.ha.cluster import ClusterMember, members_of, to_toml, write_node_file
-from kasen.ha.link.wire import BEGIN
 from tests.ha.chains import chain, expected, make_chain, written
-from tests.ha.nodes import Nodes, through
+from tests.ha.nodes import Nodes, has_released, through
 from tests.ha.relay import Relay, Route
-
-
-def wait_until(condition: Callable[[], bool], seconds: float, nodes: Nodes) -> float:
-    """How long it took."""
-    begin = time.monotonic()
-    while not condition():
-        assert time.monotonic() - begin < seconds, nodes.logs()
-        time.sleep(0.02)
-    return time.monotonic() - begin
 
 
 def roles(nodes: Nodes, node: str) -> list[tuple[str, int]]:
@@ -43,19 +32,15 @@ def relayed(
 
 def test_a_copy_without_the_state_does_not_take_over_from_a_paused_primary(tmp_path: Path) -> None:
     """The state of n cannot be rebuilt, and no snapshot has reached its other copy."""
-    make_chain(tmp_path, "total", 8000)
+    make_chain(tmp_path, "total", 20_000)
     relay = Relay()
     routes: dict[tuple[str, str], Route] = {}
-    with Nodes(tmp_path, {}, relayed(tmp_path, relay, routes)) as nodes:
-        source, primary, secondary = (nodes.member(name) for name in ("source", "n/1", "n/2"))
+    with Nodes(tmp_path, {}, relayed(tmp_path, relay, routes, ping_interval="1s")) as nodes:
+        primary, secondary = nodes.member("n/1"), nodes.member("n/2")
         relay.cut([routes[primary.config.listen, secondary.config.listen]])
-
-        def has_released() -> bool:
-            state = nodes.status(source)
-            return state is not None and state["outputs"]["sent -> n"]["start"] > BEGIN
-
-        wait_until(has_released, 30, nodes)  # as the primary finds itself alone
+        nodes.wait_until(lambda: has_released(nodes))  # as the primary finds itself alone
         nodes.signal(primary, signal.SIGSTOP)
+        nodes.wait_until(lambda: bool((nodes.status(secondary) or {}).get("waits_for")))
         time.sleep(1.5)
         waiting = nodes.status(secondary)
         nodes.signal(primary, signal.SIGCONT)
@@ -70,10 +55,10 @@ def test_a_copy_without_the_state_does_not_take_over_from_a_paused_primary(tmp_p
 
 def test_a_paused_primary_steps_down_when_it_wakes(tmp_path: Path) -> None:
     """From its own pings: its neighbour's primary was killed meanwhile, and nobody else can reach it."""
-    make_chain(tmp_path, "range", 6000)
+    make_chain(tmp_path, "range", 9000)
     relay = Relay()
     routes: dict[tuple[str, str], Route] = {}
-    with Nodes(tmp_path, {}, relayed(tmp_path, relay, routes, batch=20)) as nodes:
+    with Nodes(tmp_path, {}, relayed(tmp_path, relay, routes, batch=20, ping_interval="500ms")) as nodes:
         nodes.wait_for("out", "inputs_begun")
         time.sleep(0.5)
         paused = nodes.member("d/1")
@@ -84,10 +69,10 @@ def test_a_paused_primary_steps_down_when_it_wakes(tmp_path: Path) -> None:
         nodes.signal(paused, signal.SIGSTOP)
         relay.cut(others)
         nodes.signal(nodes.member("n/1"), signal.SIGKILL)
-        wait_until(lambda: ("primary", 2) in roles(nodes, "d"), 20, nodes)
+        nodes.wait_until(lambda: ("primary", 2) in roles(nodes, "d"))
         nodes.signal(paused, signal.SIGCONT)
-        wait_until(lambda: ("primary", 1) not in roles(nodes, "d"), 3, nodes)
-        took = wait_until(lambda: sorted(roles(nodes, "d")) == [("primary", 2), ("secondary", 2)], 10, nodes)
+        nodes.wait_until(lambda: ("primary", 1) not in roles(nodes, "d"))
+        took = nodes.wait_until(lambda: sorted(roles(nodes, "d")) == [("primary", 2), ("secondary", 2)])
         print(f"back as the secondary after {took:.2f} s")
         relay.join(others)
         nodes.finish("out")
@@ -100,11 +85,11 @@ def test_copies_that_return_after_the_end_exit_by_themselves(tmp_path: Path) -> 
     with Nodes(tmp_path, chain(batch=20)) as nodes:
         nodes.wait_for("out", "inputs_begun")
         for node in nodes.names():
-            nodes.finish(node, 20)
+            nodes.finish(node)
         for name in ("n/2", "d/1", "out"):
             nodes.start(nodes.member(name))
         for node in nodes.names():
-            nodes.finish(node, 20)
+            nodes.finish(node)
         assert [nodes.heal(node) for node in nodes.names()] == [[]] * 4
     assert written(tmp_path) == expected(tmp_path), nodes.logs()
 
@@ -115,10 +100,10 @@ def test_a_copy_that_returns_when_everybody_leaves_exits_too(tmp_path: Path) -> 
     with Nodes(tmp_path, chain(batch=20)) as nodes:
         nodes.wait_for("out", "inputs_begun")
         nodes.signal(nodes.member("n/2"), signal.SIGKILL)
-        nodes.finish("out", 20)
+        nodes.finish("out")
         nodes.start(nodes.member("n/2"))
         for node in nodes.names():
-            nodes.finish(node, 30)
+            nodes.finish(node)
     assert written(tmp_path) == expected(tmp_path), nodes.logs()
 
 

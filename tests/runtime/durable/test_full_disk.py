@@ -25,7 +25,7 @@ def run(folder: Path, out: str, *, most: int = resource.RLIM_INFINITY) -> subpro
         [sys.executable, "-m", "kasen", *words],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (most, most)),
     )
 

@@ -167,7 +167,7 @@ def test_answers_are_the_same_whichever_core_is_ahead(
     def hold(member: SharableSlidingAggregate, inputs: Sequence[Batch], upto: Frontier) -> Batch:
         is_second = threading.current_thread().name == "kasen-second-core"
         seen[is_second].set()
-        assert seen[not is_second].wait(5), "the other core has nothing to do"
+        assert seen[not is_second].wait(60), "the other core has nothing to do"
         if is_second == (slow == "second"):
             time.sleep(0.005)
         return process(member, inputs, upto)
@@ -183,10 +183,13 @@ def test_what_fails_on_the_second_core_is_raised(tmp_path: Path, monkeypatch: py
     class Broken(Exception):
         pass
 
+    fails = threading.Event()
+
     def fail(member: SharableSlidingAggregate, inputs: Sequence[Batch], upto: Frontier) -> Batch:
         if threading.current_thread().name == "kasen-second-core":
+            fails.set()
             raise Broken
-        time.sleep(0.02)
+        assert fails.wait(60), "the second core has nothing to do"
         return inputs[0]
 
     plan = planned(SLIDES, tmp_path)

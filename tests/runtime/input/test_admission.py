@@ -140,7 +140,10 @@ def test_a_file_source_waits_for_its_reader(tmp_path: Path) -> None:
         """
     )
     p.start()
-    time.sleep(0.5)
+    due = time.monotonic() + 60
+    while p.query("q").waiting < 300 and time.monotonic() < due:
+        time.sleep(0.01)
+    time.sleep(0.5)  # in which a source that does not wait would go on
     assert 300 <= p.query("q").waiting <= 500
     assert sum(len(changes) for changes in p.query("q")) == 5000
 

@@ -67,7 +67,7 @@ def test_of_two_that_want_one_name_at_once_one_gets_it() -> None:
 
     def change(worker: int) -> None:
         for number in range(50):
-            both.wait(30)
+            both.wait(300)
             try:
                 p.execute(f"REGISTER QUERY n{number} AS ISTREAM(SELECT v + {worker} AS v FROM s)")
                 p.query(f"n{number}").discard()

@@ -61,7 +61,7 @@ def run(way: str, queries: int, rows: int, patience: int) -> tuple[int, int, int
 
 @pytest.mark.parametrize("way", ["foreach_batch", "to_arrow"])
 def test_answers_of_many_queries_to_one_push_do_not_exist_all_at_once(way: str) -> None:
-    answers, rise, _ = run(way, 300, 131_072, 120)
+    answers, rise, _ = run(way, 300, 131_072, 600)
     assert answers > 14_000_000
     assert rise < 450  # MB; about 1,000 if they do
 

@@ -90,9 +90,9 @@ def test_like_a_pattern_in_a_column() -> None:
 
 
 def test_like_does_not_try_all_places_of_all_pieces() -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     assert not like("a" * 20_000, "%a" * 30 + "b%c")
-    assert time.perf_counter() - start < 1
+    assert time.process_time() - start < 1
 
 
 def test_the_case_of_every_character_is_duckdbs() -> None:

@@ -118,9 +118,9 @@ def test_a_key_of_half_the_rows_takes_time_linear_in_the_changes(conditional: bo
     taken = []
     for n in (20_000, 80_000):
         left, right = skewed(random, n, n // 2, 1), skewed(random, n, n // 2, 2)
-        begin = time.perf_counter()
+        begin = time.process_time()
         SemiJoin(2, 2, (0,), (0,), less if conditional else None, anti=True).process([left, right], END)
-        taken.append(time.perf_counter() - begin)
+        taken.append(time.process_time() - begin)
     print(f"skewed: {4 * 20_000 / taken[0]:,.0f} changes/s, then {4 * 80_000 / taken[1]:,.0f} changes/s")
     assert taken[1] < 2
 
