@@ -5,7 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from kasen.engine.kernels.compiled import M, V, compiled
-from kasen.engine.kernels.groups import KEY, KEY_NULLS, NULLS, REPORTED, ROWS, STAMP, find_or_claim, release
+from kasen.engine.kernels.groups import (
+    KEY,
+    KEY_NULLS,
+    NULLS,
+    REPORTED,
+    ROWS,
+    find_or_claim,
+    release,
+    stamp_group,
+)
 
 #: A row's record, the whole row being its key: how often it is left and right, how often it was put out.
 LEFT, RIGHT, OUT = ROWS, NULLS, REPORTED
@@ -38,28 +47,16 @@ def multiplicity(mode: Any, left: Any, right: Any) -> Any:
 
 @compiled(f"UniTuple(int64, 2)({V}, {V}, {V}, {M}, int64, int64, int64, {V}, {V}, {V}, {V})")
 def _take_in(
-    ts: Any,
-    seq_tick: Any,
-    diff: Any,
-    data: Any,
-    row: Any,
-    side: Any,
-    count: Any,
-    table: Any,
-    records: Any,
-    touched: Any,
-    control: Any,
-) -> Any:
+    ts: Any, seq_tick: Any, diff: Any, data: Any, row: Any, side: Any, count: Any, table: Any, records: Any,
+    touched: Any, control: Any,
+) -> Any:  # fmt: skip
     """Counts one side's rows of the instant under way; the next row, and how many slots are touched."""
     width = control[RECORD]
     while row < len(ts) and ts[row] == control[NOW_TS] and seq_tick[row] == control[NOW_SUB]:
         slot = find_or_claim(data, row, len(data) - 1, table, records, width)
         if slot == 0:
             break
-        if records[slot * width + STAMP] != control[CLOCK]:
-            records[slot * width + STAMP] = control[CLOCK]
-            touched[count] = slot
-            count += 1
+        count = stamp_group(records, width, slot, control[CLOCK], touched, count)
         records[slot * width + side] += diff[row]
         row += 1
     return row, count
