@@ -48,21 +48,11 @@ UNTOUCHED, WAS_ABSENT, WAS_PRESENT = range(3)
 
 @compiled(f"int64(int64, int64, int64, {M}, int64, {V}, {V}, {V}, {M}, int64)")
 def write_row(
-    ts: int,
-    seq_tick: int,
-    diff: int,
-    data: I64,
-    row: int,
-    out_ts: I64,
-    out_sub: I64,
-    out_diff: I64,
-    out_data: I64,
-    n: int,
-) -> int:
+    ts: int, seq_tick: int, diff: int, data: I64, row: int,
+    out_ts: I64, out_sub: I64, out_diff: I64, out_data: I64, n: int,
+) -> int:  # fmt: skip
     """Writes a row of a batch as change n; returns n + 1."""
-    out_ts[n] = ts
-    out_sub[n] = seq_tick
-    out_diff[n] = diff
+    out_ts[n], out_sub[n], out_diff[n] = ts, seq_tick, diff
     for word in range(data.shape[0]):
         out_data[word, n] = data[word, row]
     return n + 1
@@ -70,21 +60,11 @@ def write_row(
 
 @compiled(f"int64(int64, int64, int64, {M}, int64, {V}, {V}, {V}, {M}, int64)")
 def write_slot(
-    ts: int,
-    seq_tick: int,
-    diff: int,
-    slots: I64,
-    slot: int,
-    out_ts: I64,
-    out_sub: I64,
-    out_diff: I64,
-    out_data: I64,
-    n: int,
-) -> int:
+    ts: int, seq_tick: int, diff: int, slots: I64, slot: int,
+    out_ts: I64, out_sub: I64, out_diff: I64, out_data: I64, n: int,
+) -> int:  # fmt: skip
     """Writes the row in a slot as change n; returns n + 1."""
-    out_ts[n] = ts
-    out_sub[n] = seq_tick
-    out_diff[n] = diff
+    out_ts[n], out_sub[n], out_diff[n] = ts, seq_tick, diff
     for word in range(out_data.shape[0]):
         out_data[word, n] = slots[slot, WORDS + word]
     return n + 1
@@ -96,31 +76,12 @@ _RIGHT = f"{V}, {V}, {V}, {M}, {V}, {V}, {M}, {M}, {V}"
 
 @compiled(f"int64({_LEFT}, {_RIGHT}, int64, boolean, {V}, {V}, {V}, {M}, {V})")
 def semi_join(
-    l_ts: I64,
-    l_sub: I64,
-    l_diff: I64,
-    l_data: I64,
-    l_keys: I64,
-    l_slots: I64,
-    l_heads: I64,
-    l_counts: I64,
-    r_ts: I64,
-    r_sub: I64,
-    r_diff: I64,
-    r_data: I64,
-    r_nulls: I64,
-    r_keys: I64,
-    r_slots: I64,
-    r_heads: I64,
-    r_counts: I64,
-    r_null: int,
-    anti: bool,
-    out_ts: I64,
-    out_sub: I64,
-    out_diff: I64,
-    out_data: I64,
-    cursor: I64,
-) -> int:
+    l_ts: I64, l_sub: I64, l_diff: I64, l_data: I64,
+    l_keys: I64, l_slots: I64, l_heads: I64, l_counts: I64,
+    r_ts: I64, r_sub: I64, r_diff: I64, r_data: I64, r_nulls: I64,
+    r_keys: I64, r_slots: I64, r_heads: I64, r_counts: I64, r_null: int, anti: bool,
+    out_ts: I64, out_sub: I64, out_diff: I64, out_data: I64, cursor: I64,
+) -> int:  # fmt: skip
     """Puts out the left rows that come to show, or cease to.
 
     r_data holds the keys of the right changes, and nothing else; r_nulls their rows' NULL bits, and

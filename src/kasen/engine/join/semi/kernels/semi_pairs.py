@@ -62,30 +62,13 @@ _SIDE = f"{V}, {V}, {V}, {M}, {V}, {M}, {M}, {V}"
 
 @compiled(f"int64({_SIDE}, {_SIDE}, {V}, {V}, {V}, {V}, {V}, {M}, {V})")
 def find_pairs(
-    l_ts: I64,
-    l_sub: I64,
-    l_diff: I64,
-    l_data: I64,
-    l_keys: I64,
-    l_slots: I64,
-    l_heads: I64,
-    l_counts: I64,
-    r_ts: I64,
-    r_sub: I64,
-    r_diff: I64,
-    r_data: I64,
-    r_keys: I64,
-    r_slots: I64,
-    r_heads: I64,
-    r_counts: I64,
-    where: I64,
-    pair_slot: I64,
-    out_ts: I64,
-    out_sub: I64,
-    out_diff: I64,
-    out_data: I64,
-    cursor: I64,
-) -> int:
+    l_ts: I64, l_sub: I64, l_diff: I64, l_data: I64,
+    l_keys: I64, l_slots: I64, l_heads: I64, l_counts: I64,
+    r_ts: I64, r_sub: I64, r_diff: I64, r_data: I64,
+    r_keys: I64, r_slots: I64, r_heads: I64, r_counts: I64,
+    where: I64, pair_slot: I64,
+    out_ts: I64, out_sub: I64, out_diff: I64, out_data: I64, cursor: I64,
+) -> int:  # fmt: skip
     """Writes the pairs, each with its left row's slot, and each left change's slot into `where`.
 
     A left row meets the right rows only when it is new to the bag: what comes later to an equal row
@@ -168,25 +151,10 @@ _CHANGES = f"{V}, {V}, {V}, {M}"
 
 @compiled(f"int64({_CHANGES}, {V}, int64, {M}, {V}, {V}, {V}, {V}, boolean, boolean, {_CHANGES}, {V})")
 def settle(
-    l_ts: I64,
-    l_sub: I64,
-    l_diff: I64,
-    l_data: I64,
-    where: I64,
-    l_end: int,
-    slots: I64,
-    pair_ts: I64,
-    pair_sub: I64,
-    pair_diff: I64,
-    pair_slot: I64,
-    anti: bool,
-    last: bool,
-    out_ts: I64,
-    out_sub: I64,
-    out_diff: I64,
-    out_data: I64,
-    cursor: I64,
-) -> int:
+    l_ts: I64, l_sub: I64, l_diff: I64, l_data: I64, where: I64, l_end: int, slots: I64,
+    pair_ts: I64, pair_sub: I64, pair_diff: I64, pair_slot: I64, anti: bool, last: bool,
+    out_ts: I64, out_sub: I64, out_diff: I64, out_data: I64, cursor: I64,
+) -> int:  # fmt: skip
     """Applies the left changes before l_end and the pairs, in instant order, and puts out what they change.
 
     An instant is settled when a later one begins, or at the end if this is the `last` part.
