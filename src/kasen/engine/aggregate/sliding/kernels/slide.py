@@ -44,7 +44,7 @@ DIRTY, DIRTY_STAMP, DIRTY_AT = range(13, 16)
 #: at which the window itself reports, be it for the bounds alone.
 OLDEST, NEWEST, LAST, REPORT_AT = range(16, 20)
 #: The instant at which the group of no keys appears, if it has not yet. Rows since sums were settled.
-BEGINS, BEGIN_TS, BEGIN_SUB, UNSETTLED = range(20, 24)
+BEGINS, BEGIN_TS, BEGIN_SEQ_TICK, UNSETTLED = range(20, 24)
 NEED_LOW, NEED_HIGH, CONTROL = range(24, 27)
 
 #: Why a pass stops: all done, or the caller must make room and call again.
@@ -205,7 +205,7 @@ def slide(
         base = width
         rows = control[PUT_OUT]
         control[PUT_OUT] = report(
-            buffer, rows, control[BEGIN_TS], control[BEGIN_SUB], outs, records, base, keys, pool, scratch
+            buffer, rows, control[BEGIN_TS], control[BEGIN_SEQ_TICK], outs, records, base, keys, pool, scratch
         )
     while True:
         limit = ts[row] if row < n else control[LIMIT]

@@ -42,11 +42,11 @@ def null_bits(keys: I64) -> int:
 
 
 @compiled(f"boolean({V}, {V}, int64, {V}, {V}, int64)")
-def comes_first(ts: I64, seq_tick: I64, i: int, other_ts: I64, other_sub: I64, j: int) -> bool:
+def comes_first(ts: I64, seq_tick: I64, i: int, other_ts: I64, other_seq_tick: I64, j: int) -> bool:
     """Whether change i, if there is one, is not later than change j of the other side, if there is one."""
     if i == len(ts) or j == len(other_ts):
         return i < len(ts)
-    return bool(ts[i] < other_ts[j] or (ts[i] == other_ts[j] and seq_tick[i] <= other_sub[j]))
+    return bool(ts[i] < other_ts[j] or (ts[i] == other_ts[j] and seq_tick[i] <= other_seq_tick[j]))
 
 
 @compiled(f"void({M}, {V}, int64, {M}, {M}, {M}, {M}, {M})")
@@ -99,13 +99,13 @@ def write_pair(data: I64, row: int, from_left: bool, slots: I64, partner: int, o
 @compiled(f"int64(int64, int64, int64, {M}, int64, boolean, {M}, int64, {V}, {V}, {V}, {M}, {V})")
 def pair_up(
     ts: int, seq_tick: int, diff: int, data: I64, row: int, from_left: bool, slots: I64, partner: int,
-    out_ts: I64, out_sub: I64, out_diff: I64, out_data: I64, cursor: I64,
+    out_ts: I64, out_seq_tick: I64, out_diff: I64, out_data: I64, cursor: I64,
 ) -> int:  # fmt: skip
     """Writes the row beside `partner` and each row after it in the list; returns the first without room."""
     n = cursor[WRITTEN]
     while partner != NONE and n < len(out_ts):
         out_ts[n] = ts
-        out_sub[n] = seq_tick
+        out_seq_tick[n] = seq_tick
         out_diff[n] = diff * slots[partner, WEIGHT]
         write_pair(data, row, from_left, slots, partner, out_data, n)
         n += 1
@@ -123,7 +123,7 @@ def meet(
     ts: I64, seq_tick: I64, diff: I64, data: I64, row: int, from_left: bool, null: int, makes_pairs: bool,
     keys: I64, slots: I64, heads: I64, counts: I64, ahead: I64,
     other_keys: I64, others: I64, other_heads: I64,
-    out_ts: I64, out_sub: I64, out_diff: I64, out_data: I64, cursor: I64,
+    out_ts: I64, out_seq_tick: I64, out_diff: I64, out_data: I64, cursor: I64,
 ) -> int:  # fmt: skip
     """A change meets its partners in the other side's bag, from cursor[PARTNER] on, and enters its own bag.
 
@@ -145,7 +145,7 @@ def meet(
             cursor[PARTNER] = find_key(others, other_heads, other_keys, data, keys, row, key_hash)
     cursor[PARTNER] = pair_up(
         ts[row], seq_tick[row], diff[row], data, row, from_left, others, cursor[PARTNER],
-        out_ts, out_sub, out_diff, out_data, cursor,
+        out_ts, out_seq_tick, out_diff, out_data, cursor,
     )  # fmt: skip
     if cursor[PARTNER] != NONE:
         return OUTPUT_FULL
@@ -159,11 +159,11 @@ _SIDE = f"{V}, {V}, {V}, {M}, {_BAG}"
 
 @compiled(f"int64({_SIDE}, {_SIDE}, {_OUT})")
 def join(
-    l_ts: I64, l_sub: I64, l_diff: I64, l_data: I64,
+    l_ts: I64, l_seq_tick: I64, l_diff: I64, l_data: I64,
     l_keys: I64, l_slots: I64, l_heads: I64, l_counts: I64, l_ahead: I64,
-    r_ts: I64, r_sub: I64, r_diff: I64, r_data: I64,
+    r_ts: I64, r_seq_tick: I64, r_diff: I64, r_data: I64,
     r_keys: I64, r_slots: I64, r_heads: I64, r_counts: I64, r_ahead: I64,
-    out_ts: I64, out_sub: I64, out_diff: I64, out_data: I64, cursor: I64,
+    out_ts: I64, out_seq_tick: I64, out_diff: I64, out_data: I64, cursor: I64,
 ) -> int:  # fmt: skip
     """Joins the two sides' changes; each side has changes, key columns and a bag (see multimap).
 
@@ -175,18 +175,18 @@ def join(
     both = len(cursor) <= LEFT_ONLY or cursor[LEFT_ONLY] == 0
     status = DONE
     while status == DONE and (i < len(l_ts) or j < len(r_ts)):
-        if comes_first(l_ts, l_sub, i, r_ts, r_sub, j):
+        if comes_first(l_ts, l_seq_tick, i, r_ts, r_seq_tick, j):
             status = meet(
-                l_ts, l_sub, l_diff, l_data, i, True, l_null, True,
+                l_ts, l_seq_tick, l_diff, l_data, i, True, l_null, True,
                 l_keys, l_slots, l_heads, l_counts, l_ahead, r_keys, r_slots, r_heads,
-                out_ts, out_sub, out_diff, out_data, cursor,
+                out_ts, out_seq_tick, out_diff, out_data, cursor,
             )  # fmt: skip
             i += status == DONE
         else:
             status = meet(
-                r_ts, r_sub, r_diff, r_data, j, False, r_null, both,
+                r_ts, r_seq_tick, r_diff, r_data, j, False, r_null, both,
                 r_keys, r_slots, r_heads, r_counts, r_ahead, l_keys, l_slots, l_heads,
-                out_ts, out_sub, out_diff, out_data, cursor,
+                out_ts, out_seq_tick, out_diff, out_data, cursor,
             )  # fmt: skip
             j += status == DONE
     cursor[LEFT], cursor[RIGHT] = i, j
