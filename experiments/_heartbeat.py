@@ -26,7 +26,7 @@ from kasen.engine.loop.kernels.table import (
     DELAY,
     DIFF,
     DONE,
-    DUE_SUB,
+    DUE_SEQ_TICK,
     DUE_TS,
     FIELDS,
     FILLED,
@@ -37,7 +37,7 @@ from kasen.engine.loop.kernels.table import (
     OWN_DATA,
     OWN_DIFF,
     RESUMED,
-    SUB,
+    SEQ_TICK,
     TS,
     WORDS,
     N,
@@ -47,7 +47,7 @@ from kasen.runtime.graph.loop import Loop
 
 #: Fields of a port, an operator's queue: its first element, how many there are, and the instant before which
 #: everything is known; who writes it, who reads it, and its row in the table.
-HEAD, COUNT, KNOWN_TS, KNOWN_SUB, READER, ROW, PORT = range(7)
+HEAD, COUNT, KNOWN_TS, KNOWN_SEQ_TICK, READER, ROW, PORT = range(7)
 _RING = 1 << 14
 _ROOM = 64
 _FRONT = 3
@@ -57,8 +57,8 @@ _MORE = 2
 @compiled(f"void({M}, int64, int64, int64)")
 def _learn(ports: Any, port: Any, ts: Any, seq_tick: Any) -> None:
     """A queue hears that nothing before an instant can come any more."""
-    if ts > ports[port, KNOWN_TS] or (ts == ports[port, KNOWN_TS] and seq_tick > ports[port, KNOWN_SUB]):
-        ports[port, KNOWN_TS], ports[port, KNOWN_SUB] = ts, seq_tick
+    if ts > ports[port, KNOWN_TS] or (ts == ports[port, KNOWN_TS] and seq_tick > ports[port, KNOWN_SEQ_TICK]):
+        ports[port, KNOWN_TS], ports[port, KNOWN_SEQ_TICK] = ts, seq_tick
 
 
 @compiled(f"void({M}, {M}, {M}, int64, {V}, {M}, {V}, int64, int64)")
@@ -133,7 +133,7 @@ def _run(
     """
     heard = 0
     for turn in range(most + 1):
-        ts, seq_tick, known_ts, known_sub = table[step, DUE_TS], table[step, DUE_SUB], NEVER, NEVER
+        ts, seq_tick, known_ts, known_seq_tick = table[step, DUE_TS], table[step, DUE_SEQ_TICK], NEVER, NEVER
         for side in range(2):
             port = inputs[step, side]
             if port < 0:
@@ -143,24 +143,24 @@ def _run(
                 if rings[port, at] < ts or (rings[port, at] == ts and rings[port, at + 1] < seq_tick):
                     ts, seq_tick = rings[port, at], rings[port, at + 1]
             if ports[port, KNOWN_TS] < known_ts or (
-                ports[port, KNOWN_TS] == known_ts and ports[port, KNOWN_SUB] < known_sub
+                ports[port, KNOWN_TS] == known_ts and ports[port, KNOWN_SEQ_TICK] < known_seq_tick
             ):
-                known_ts, known_sub = ports[port, KNOWN_TS], ports[port, KNOWN_SUB]
-        ready = ts < known_ts or (ts == known_ts and seq_tick < known_sub)
+                known_ts, known_seq_tick = ports[port, KNOWN_TS], ports[port, KNOWN_SEQ_TICK]
+        ready = ts < known_ts or (ts == known_ts and seq_tick < known_seq_tick)
         if not ready or turn == most:
             if ready:
-                known_ts, known_sub = ts, seq_tick
+                known_ts, known_seq_tick = ts, seq_tick
             for k in range(ends[step]):
                 port = readers[step, k]
-                before_ts, before_sub = ports[port, KNOWN_TS], ports[port, KNOWN_SUB]
-                _learn(ports, port, known_ts, known_sub)
-                heard |= before_ts != ports[port, KNOWN_TS] or before_sub != ports[port, KNOWN_SUB]
+                before_ts, before_seq_tick = ports[port, KNOWN_TS], ports[port, KNOWN_SEQ_TICK]
+                _learn(ports, port, known_ts, known_seq_tick)
+                heard |= before_ts != ports[port, KNOWN_TS] or before_seq_tick != ports[port, KNOWN_SEQ_TICK]
             return heard | (_MORE if ready else 0)
-        fires = table[step, DUE_TS] == ts and table[step, DUE_SUB] == seq_tick
+        fires = table[step, DUE_TS] == ts and table[step, DUE_SEQ_TICK] == seq_tick
         for side in range(2):
             if inputs[step, side] >= 0:
                 _receive(table, ports, rings, inputs[step, side], ts, seq_tick)
-        control[TS], control[SUB], control[FILLED], control[RESUMED] = ts, seq_tick, 0, 0
+        control[TS], control[SEQ_TICK], control[FILLED], control[RESUMED] = ts, seq_tick, 0, 0
         table[step, N] = 0
         acts = table[step, KIND] != DELAY or fires
         if acts and run_step(table, step, control, work, labels) != DONE:
@@ -202,8 +202,8 @@ def run_heartbeats(
         upto = times[fed] if fed < len(times) else NEVER
         for scan in range(scans):
             while table[scan, DUE_TS] < upto:
-                ts, seq_tick = table[scan, DUE_TS], table[scan, DUE_SUB]
-                control[TS], control[SUB] = ts, seq_tick
+                ts, seq_tick = table[scan, DUE_TS], table[scan, DUE_SEQ_TICK]
+                control[TS], control[SEQ_TICK] = ts, seq_tick
                 if run_step(table, scan, control, work, labels) != DONE:
                     return -1
                 _send(table, ports, rings, scan, ends, readers, counts, ts, seq_tick)

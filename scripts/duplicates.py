@@ -1,8 +1,9 @@
 """Finds code that stands twice: blocks of six or more equal lines. Usage: duplicates.py FOLDER...
 
-White space is folded. Blank lines, comments, docstrings, imports, signatures (of functions, and the fields of
-classes) and lines without a letter or digit do not count. Where two copies are meant, a comment above or in
-each, `# Twice on purpose: why`, accepts what follows it in its function.
+White space is folded. Blank lines, comments, docstrings and lines without a letter or digit do not count; nor
+do imports and signatures, which say what a piece of code uses and takes and hold no logic to share. Where two
+copies are meant, a comment above or in each, `# Twice on purpose: why`, accepts what follows it in its
+function.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def find_left_out(tree: ast.Module) -> tuple[set[int], set[int]]:
     left_out: set[int] = set()
     begins: set[int] = set()
     for node in ast.walk(tree):
-        if isinstance(node, ast.Import | ast.ImportFrom | ast.AnnAssign) and not getattr(node, "value", None):
+        if isinstance(node, ast.Import | ast.ImportFrom):
             left_out.update(range(node.lineno, (node.end_lineno or 0) + 1))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             begin = min([node.lineno, *(each.lineno for each in node.decorator_list)])

@@ -12,7 +12,7 @@ from kasen.engine.batch import END, Batch, Frontier
 from kasen.engine.operator import Operator
 
 Row = tuple[int | None, ...]
-#: (ts, sub), diff, row
+#: (ts, seq_tick), diff, row
 Change = tuple[tuple[int, int], int, Row]
 Bag = Counter[Row]
 

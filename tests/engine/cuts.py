@@ -11,7 +11,7 @@ import numpy as np
 from kasen.engine.batch import Batch, Frontier
 from kasen.engine.operator import Operator
 
-Change = tuple[int, int, int, tuple[int, ...]]  # ts, sub, diff, the row with its NULL word last
+Change = tuple[int, int, int, tuple[int, ...]]  # ts, seq_tick, diff, the row with its NULL word last
 Make = Callable[[], Operator]
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kasen.engine.batch import I64, Batch, are_ones, are_zeros, unpack_sub
+from kasen.engine.batch import I64, Batch, are_ones, are_zeros, unpack_seq_tick
 from kasen.engine.deferred_batch import DeferredBatch
 from kasen.engine.text.dictionary import Dictionary
 from kasen.types import BIGINT, Kind, Schema, Type, to_arrow
@@ -53,7 +53,7 @@ class Decoder:
         if are_zeros(batch.seq_tick):
             seq = tick = _same(_ZEROS, batch.seq_tick)
         else:
-            seq, tick = (_whole(numbers) for numbers in unpack_sub(batch.seq_tick))
+            seq, tick = (_whole(numbers) for numbers in unpack_seq_tick(batch.seq_tick))
         diff = _same(_ONES, batch.diff) if are_ones(batch.diff) else _whole(batch.diff.copy())
         columns = [self._column(batch.ts, None, *self._time, own=own), seq, tick, diff]
         words = batch.column(-1) if batch.has_nulls() else None

@@ -30,7 +30,7 @@ TICK_BITS = 24
 
 
 class Frontier(NamedTuple):
-    """A frontier: everything at an instant below (ts, sub) is known and will not change."""
+    """A frontier: everything at an instant below (ts, seq_tick) is known and will not change."""
 
     ts: int
     seq_tick: int = 0
@@ -42,7 +42,7 @@ END = Frontier(2**63 - 1, 2**63 - 1)
 
 @dataclass(slots=True)
 class Batch:
-    """Changes in instant order: ts, sub and diff are [n], data is [columns + 1, n], all C-contiguous."""
+    """Changes in instant order: ts, seq_tick and diff are [n], data is [columns + 1, n], all C-contiguous."""
 
     ts: I64
     seq_tick: I64
@@ -185,7 +185,7 @@ def merge(batches: Sequence[Batch], columns: int) -> Batch:
     return joined.take(order)
 
 
-def unpack_sub(seq_tick: I64) -> tuple[I64, I64]:
+def unpack_seq_tick(seq_tick: I64) -> tuple[I64, I64]:
     """seq and tick of each change."""
     return seq_tick >> TICK_BITS, seq_tick & ((1 << TICK_BITS) - 1)
 

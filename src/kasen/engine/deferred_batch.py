@@ -179,7 +179,7 @@ class DeferredBatch(Batch):
             if write is not None:
                 write(parts, data[:, among], core)
 
-        on_two_cores(self._parts, begin)
+        in_parallel(self._parts, begin)
         for to, index in enumerate(wanted):
             if index >= 0:
                 self.fill(index, data[to])
@@ -208,14 +208,14 @@ class DeferredBatch(Batch):
         return out
 
     def _fill(self, of: Callable[[RowSelection], I64], out: I64, gathers: _Gathers = gather) -> None:
-        on_two_cores(self._parts, lambda parts, among, _: _move(parts, of, gathers, out[among]))
+        in_parallel(self._parts, lambda parts, among, _: _move(parts, of, gathers, out[among]))
 
 
 def _times(part: RowSelection) -> I64:
     return part.ts
 
 
-def on_two_cores(
+def in_parallel(
     parts: Sequence[RowSelection], work: Callable[[Sequence[RowSelection], slice, int], None]
 ) -> None:
     """Does it to all parts, to some on core 0, to the others on core 1; `work` learns where they are."""
@@ -223,7 +223,7 @@ def on_two_cores(
     if not parallel.worth(size):
         work(parts, slice(size), 0)
         return
-    parts = _for_two_cores(parts)
+    parts = _balanced(parts)
     cut = parallel.middle([part.size for part in parts])
     first = sum(part.size for part in parts[:cut])
     parallel.both(
@@ -231,7 +231,7 @@ def on_two_cores(
     )
 
 
-def _for_two_cores(parts: Sequence[RowSelection]) -> list[RowSelection]:
+def _balanced(parts: Sequence[RowSelection]) -> list[RowSelection]:
     """The parts; halves of the largest, if it has more than half of many rows."""
     cut = list(parts)
     sizes = [part.size for part in parts]

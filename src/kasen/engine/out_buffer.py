@@ -35,7 +35,7 @@ class OutBuffer:
         self._kept: list[Batch] = []
         self._chunks = [self._chunk()]
         self._full = 0
-        #: ts, sub, diff and data of the chunk to write, as kernels take them.
+        #: ts, seq_tick, diff and data of the chunk to write, as kernels take them.
         self.arrays = self._chunks[0]
 
     def _chunk(self) -> Chunk:

@@ -155,17 +155,10 @@ class Project(Unary):
 
 
 @hashed_once
-class InnerJoin(Node):
-    """The inner join of N inputs.
-
-    Each of `classes` is a set of expressions, as (input, expression over that input), that must all be
-    equal; transitive equalities are one class. `residual` ranges over all inputs' columns.
-    """
+class Nary(Node):
+    """A node with any number of inputs."""
 
     inputs: tuple[Node, ...]
-    classes: tuple[tuple[tuple[int, Expr], ...], ...]
-    residual: Expr | None
-    hint: str = ""
 
     @property
     def children(self) -> tuple[Node, ...]:
@@ -173,6 +166,19 @@ class InnerJoin(Node):
 
     def with_children(self, children: tuple[Node, ...]) -> Node:
         return replace(self, inputs=children)
+
+
+@hashed_once
+class InnerJoin(Nary):
+    """The inner join of N inputs.
+
+    Each of `classes` is a set of expressions, as (input, expression over that input), that must all be
+    equal; transitive equalities are one class. `residual` ranges over all inputs' columns.
+    """
+
+    classes: tuple[tuple[tuple[int, Expr], ...], ...]
+    residual: Expr | None
+    hint: str = ""
 
     @property
     def insert_only(self) -> bool:
@@ -188,25 +194,17 @@ class Deletions(Enum):
 
 
 @hashed_once
-class WindowJoin(Node):
+class WindowJoin(Nary):
     """An inner join with the windows of its inputs: one step from streams to pairs.
 
     `inputs` are the streams, `windows` what each is seen through; the rest is InnerJoin's.
     """
 
-    inputs: tuple[Node, ...]
     windows: tuple[Window, ...]
     classes: tuple[tuple[tuple[int, Expr], ...], ...]
     residual: Expr | None
     hint: str = ""
     deletions: Deletions = Deletions.ALL
-
-    @property
-    def children(self) -> tuple[Node, ...]:
-        return self.inputs
-
-    def with_children(self, children: tuple[Node, ...]) -> Node:
-        return replace(self, inputs=children)
 
     @property
     def insert_only(self) -> bool:

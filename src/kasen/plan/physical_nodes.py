@@ -12,7 +12,7 @@ from math import gcd
 from kasen.cql.bound import Rows, Slide, Unbounded, Window
 from kasen.cql.expr import Aggregate as AggregateCall
 from kasen.cql.expr import Expr
-from kasen.plan.logical import Deletions, Node, Unary
+from kasen.plan.logical import Deletions, Nary, Node, Unary
 from kasen.types import hashed_once
 
 
@@ -26,7 +26,7 @@ class Pad(Unary):
 
 @hashed_once
 class SlidingAggregate(Unary):
-    """An aggregate over RANGE ... SLIDE ... by panes (document C): tuples come in, windows' rows go out.
+    """An aggregate over RANGE ... SLIDE ... by panes [CQPH]: tuples come in, windows' rows go out.
 
     Every window is a run of whole panes: each tuple is reduced once into its pane, and windows combine panes.
     So the cost of a tuple does not depend on RANGE / SLIDE.
@@ -47,14 +47,13 @@ class SlidingAggregate(Unary):
 
 
 @hashed_once
-class MultiJoin(Node):
+class MultiJoin(Nary):
     """An inner join as one operator: streams with their windows, or relations (window None).
 
     `classes` are sets of equal columns, `columns` the output's, both as (input, column); `residuals` are
     conditions over the output. `names` are for people: what the columns of each class are called.
     """
 
-    inputs: tuple[Node, ...]
     windows: tuple[Window | None, ...]
     classes: tuple[tuple[tuple[int, int], ...], ...]
     columns: tuple[tuple[int, int], ...]
@@ -62,13 +61,6 @@ class MultiJoin(Node):
     deletions: Deletions = Deletions.ALL
     parallel: bool = False
     names: tuple[tuple[str, ...], ...] = field(default=(), compare=False, repr=False)
-
-    @property
-    def children(self) -> tuple[Node, ...]:
-        return self.inputs
-
-    def with_children(self, children: tuple[Node, ...]) -> Node:
-        return replace(self, inputs=children)
 
     @property
     def full_classes(self) -> tuple[dict[int, int], ...]:
@@ -102,24 +94,15 @@ class Numbered(Unary):
 
 
 @hashed_once
-class LeftJoined(Node):
-    """A two-way join that puts out only what its left input's changes cause: the root of a parallel tree.
+class LeftJoined(Nary):
+    """A join of two inputs that emits only what its left input's changes cause: the root of a parallel tree.
 
     `names` are for people: what both columns of each key are called.
     """
 
-    inputs: tuple[Node, Node]
     keys: tuple[tuple[int, int], ...]
     residual: Expr | None
     names: tuple[tuple[str, ...], ...] = field(default=(), compare=False, repr=False)
-
-    @property
-    def children(self) -> tuple[Node, ...]:
-        return self.inputs
-
-    def with_children(self, children: tuple[Node, ...]) -> Node:
-        left, right = children
-        return replace(self, inputs=(left, right))
 
 
 @hashed_once

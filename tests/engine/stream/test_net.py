@@ -10,7 +10,7 @@ from kasen.engine.stream.net import net
 
 
 def batch(rows: list[tuple[int, int, int, int, int]]) -> Batch:
-    """Rows of (ts, sub, diff, value, null bits)."""
+    """Rows of (ts, seq_tick, diff, value, null bits)."""
     table = np.array(rows, np.int64).reshape(-1, 5).T
     return Batch(table[0].copy(), table[1].copy(), table[2].copy(), table[3:].copy())
 

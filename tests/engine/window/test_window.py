@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from kasen.cql import bound
-from kasen.engine.batch import TICK_BITS, unpack_sub
+from kasen.engine.batch import TICK_BITS, unpack_seq_tick
 from kasen.engine.operator import Operator
 from kasen.engine.window import window as windows
 from kasen.engine.window.activity import WindowActivity, WindowReports
@@ -144,5 +144,5 @@ def test_touches_of_a_range_are_its_arrivals_and_expiries_before_netting() -> No
 
 
 def test_sub_holds_seq_and_tick() -> None:
-    seq, tick = unpack_sub(batch([(1, (3 << TICK_BITS) | 2, 1, (0,))], 0).seq_tick)
+    seq, tick = unpack_seq_tick(batch([(1, (3 << TICK_BITS) | 2, 1, (0,))], 0).seq_tick)
     assert (seq.tolist(), tick.tolist()) == ([3], [2])

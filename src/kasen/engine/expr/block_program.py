@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from kasen.engine.batch import I64, Batch
-from kasen.engine.deferred_batch import DeferredBatch, RowSelection, on_two_cores, selections_of
+from kasen.engine.deferred_batch import DeferredBatch, RowSelection, in_parallel, selections_of
 from kasen.engine.expr.kernels import block_program as kernel
 from kasen.engine.expr.kernels.instructions import LOAD
 
@@ -44,7 +44,7 @@ class BlockProgram:
             counts = self._run(kernel.choose, work, core)
             found[core] = [(*each, count) for each, count in zip(work, counts, strict=True)]
 
-        on_two_cores(selections_of(batch), choose)
+        in_parallel(selections_of(batch), choose)
         chosen = []
         for part, rows, count in (*found[0], *found.get(1, ())):
             if count < 0:

@@ -38,6 +38,17 @@ def _hash_of(records: Any, base: Any, keys: Any) -> Any:
     return np.int64(state)
 
 
+@compiled("int64(int64[::1], int64, int64, int64, int64[::1], int64)")
+def stamp_group(records: Any, width: Any, slot: Any, stamp: Any, touched: Any, count: Any) -> Any:
+    """Adds a group's slot to the `count` ones that carry the stamp, if it is not there; how many they are."""
+    at = slot * width + STAMP
+    if records[at] != stamp:
+        records[at] = stamp
+        touched[count] = slot
+        count += 1
+    return count
+
+
 @compiled("int64(int64[:, ::1], int64, int64, int64[::1], int64[::1], int64)")
 def find_or_claim(data: Any, row: Any, keys: Any, table: Any, records: Any, width: Any) -> Any:
     """The slot of the group of a row, whose first `keys` columns are its key.

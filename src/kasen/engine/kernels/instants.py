@@ -34,7 +34,7 @@ def check_times(ts: Any, greatest: Any, slack: Any, advanced: Any) -> Any:
 
 
 @compiled(f"void({V}, {V}, {V}, {V}, {V})", inline=False)
-def merge_order(ts: Any, seq_tick: Any, other_ts: Any, other_sub: Any, order: Any) -> None:
+def merge_order(ts: Any, seq_tick: Any, other_ts: Any, other_seq_tick: Any, order: Any) -> None:
     """The order that makes one list of two, each in instant order; the first one's come first in an instant.
 
     Positions in `order` count through the first list and on into the other.
@@ -43,7 +43,7 @@ def merge_order(ts: Any, seq_tick: Any, other_ts: Any, other_sub: Any, order: An
     n, m = len(ts), len(other_ts)
     for k in range(n + m):
         if j == m or (
-            i < n and (ts[i] < other_ts[j] or (ts[i] == other_ts[j] and seq_tick[i] <= other_sub[j]))
+            i < n and (ts[i] < other_ts[j] or (ts[i] == other_ts[j] and seq_tick[i] <= other_seq_tick[j]))
         ):
             order[k] = i
             i += 1
@@ -53,7 +53,7 @@ def merge_order(ts: Any, seq_tick: Any, other_ts: Any, other_sub: Any, order: An
 
 
 @compiled(f"void({V}, {V}, int64, {V}, {V})", inline=False)
-def number_two(ts: Any, other_ts: Any, step: Any, seq_tick: Any, other_sub: Any) -> None:
+def number_two(ts: Any, other_ts: Any, step: Any, seq_tick: Any, other_seq_tick: Any) -> None:
     """Numbers the rows of two ascending lists within each time, by `step`; the first list's come first."""
     i = j = 0
     n, m = len(ts), len(other_ts)
@@ -67,7 +67,7 @@ def number_two(ts: Any, other_ts: Any, step: Any, seq_tick: Any, other_sub: Any)
             seq_tick[i] = number
             i += 1
         else:
-            other_sub[j] = number
+            other_seq_tick[j] = number
             j += 1
 
 

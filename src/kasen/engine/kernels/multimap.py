@@ -156,16 +156,9 @@ def _link(slots: I64, heads: I64, words: int, slot: int, leader: int, key_hash: 
 
 @compiled(f"int64({M}, {M}, {V}, {M}, int64, int64, int64, int64, int64)")
 def _enter(
-    slots: I64,
-    heads: I64,
-    counts: I64,
-    data: I64,
-    row: int,
-    leader: int,
-    key_hash: np.int64,
-    diff: int,
-    ts: int,
-) -> int:
+    slots: I64, heads: I64, counts: I64,
+    data: I64, row: int, leader: int, key_hash: np.int64, diff: int, ts: int,
+) -> int:  # fmt: skip
     """Gives a row that is new to the bag a slot."""
     slot = _take_slot(slots, counts)
     words = data.shape[0]
@@ -216,16 +209,9 @@ def release(slots: I64, counts: I64, slot: int) -> None:
 
 @compiled(f"void({M}, {M}, {V}, {V}, {M}, int64, int64, int64, int64)")
 def change(
-    slots: I64,
-    heads: I64,
-    counts: I64,
-    keys: I64,
-    data: I64,
-    row: int,
-    key_hash: np.int64,
-    diff: int,
-    ts: int,
-) -> None:
+    slots: I64, heads: I64, counts: I64, keys: I64,
+    data: I64, row: int, key_hash: np.int64, diff: int, ts: int,
+) -> None:  # fmt: skip
     """The given row of `data` enters or leaves the bag, diff times."""
     leader = find_key(slots, heads, keys, data, keys, row, key_hash)
     slot = find_row(slots, heads, leader, data, row)
@@ -240,16 +226,9 @@ def change(
 
 @compiled(f"int64({M}, {M}, {V}, {V}, {M}, int64, int64, int64, int64)")
 def add(
-    slots: I64,
-    heads: I64,
-    counts: I64,
-    keys: I64,
-    data: I64,
-    row: int,
-    key_hash: np.int64,
-    diff: int,
-    ts: int,
-) -> int:
+    slots: I64, heads: I64, counts: I64, keys: I64,
+    data: I64, row: int, key_hash: np.int64, diff: int, ts: int,
+) -> int:  # fmt: skip
     """As change, but a row whose weight becomes zero stays until it is unlinked. Returns the row's slot."""
     leader = find_key(slots, heads, keys, data, keys, row, key_hash)
     slot = find_row(slots, heads, leader, data, row)

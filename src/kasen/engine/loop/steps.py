@@ -35,7 +35,7 @@ def lend_program(row: I64, program: Program) -> None:
 
 
 def set_due(row: I64, due: Frontier | None) -> None:
-    row[loop_table.DUE_TS], row[loop_table.DUE_SUB] = due or _NEVER
+    row[loop_table.DUE_TS], row[loop_table.DUE_SEQ_TICK] = due or _NEVER
 
 
 class LoopStep:

@@ -158,9 +158,9 @@ class SelectionNetwork:
         begin, length = self._queries[flag].tolist()
         found.append((f"tree {flag}", tuple(self._programs[begin : begin + length].tolist())))
         access, _ = self._accesses[flag]
-        for one in access:
-            kind = "equal" if one.is_equality else "bound"
-            found.append((f"{kind} {one.column}", (one.low, one.high, flag)))
+        for predicate in access:
+            kind = "equal" if predicate.is_equality else "bound"
+            found.append((f"{kind} {predicate.column}", (predicate.low, predicate.high, flag)))
         return found if access else [*found, ("every tuple", (flag,))]
 
     def _claim(self, predicate: Predicate) -> None:
@@ -236,17 +236,17 @@ class SelectionNetwork:
         if not access:
             self._others = np.append(self._others, flag)
             return
-        for one in access:
-            if one.is_equality:
-                self._enter(one.column, one.low, flag)
-                self._count(one.column, 1)
+        for predicate in access:
+            if predicate.is_equality:
+                self._enter(predicate.column, predicate.low, flag)
+                self._count(predicate.column, 1)
             else:
-                upper = int(one.low == LEAST)
-                value = one.high if upper else one.low
-                key = (one.column, upper)
+                upper = int(predicate.low == LEAST)
+                value = predicate.high if upper else predicate.low
+                key = (predicate.column, upper)
                 bounds = self._bounds.get(key, np.zeros((3, 0), np.int64))
                 at = int(np.searchsorted(bounds[0], value, "right"))
-                entry = (value, flag, _reach(condition, one.column))
+                entry = (value, flag, _reach(condition, predicate.column))
                 self._bounds[key] = np.insert(bounds, at, entry, axis=1)
                 self._ranges = None
 
@@ -254,12 +254,12 @@ class SelectionNetwork:
         if not access:
             self._others = self._others[self._others != flag]
             return
-        for one in access:
-            if one.is_equality:
-                self._leave(one.column, one.low, flag)
-                self._count(one.column, -1)
+        for predicate in access:
+            if predicate.is_equality:
+                self._leave(predicate.column, predicate.low, flag)
+                self._count(predicate.column, -1)
             else:
-                key = (one.column, int(one.low == LEAST))
+                key = (predicate.column, int(predicate.low == LEAST))
                 bounds = self._bounds[key]
                 self._bounds[key] = np.delete(bounds, int(np.flatnonzero(bounds[1] == flag)[0]), axis=1)
                 if not self._bounds[key].size:

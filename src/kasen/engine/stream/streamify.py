@@ -86,7 +86,7 @@ class IStreamDStream(Operator, LoopStep):
 
 
 class RStream(Operator):
-    """RSTREAM: the whole bag at every instant that the touches (inputs 1, 2, ...) name."""
+    """RSTREAM: the whole bag at every instant of window activity (inputs 1, 2, ...)."""
 
     is_independent = True
 
@@ -104,7 +104,7 @@ class RStream(Operator):
         """The bag at each firing instant [2, n]; then the bag takes in all changes."""
         control, rows = self._control, self._rows
         control[kernel.NEXT] = control[kernel.FIRING] = control[kernel.PUT_OUT] = 0
-        while why := kernel.whole(
+        while why := kernel.fire(
             changes.ts,
             changes.seq_tick,
             changes.diff,
@@ -174,9 +174,9 @@ class PeriodicRStream(RStream):
         self._next = int(state["next"][0]) if len(state["next"]) else None
 
 
-def _instants(touches: Sequence[Batch]) -> I64:
+def _instants(activity: Sequence[Batch]) -> I64:
     """The different instants of several batches, in order, as [2, n]."""
-    filled = [np.stack([batch.ts, batch.seq_tick]) for batch in touches if len(batch)]
+    filled = [np.stack([batch.ts, batch.seq_tick]) for batch in activity if len(batch)]
     if not filled:
         return _NO_INSTANTS
     instants: I64 = np.concatenate(filled, axis=1)

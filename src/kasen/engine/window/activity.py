@@ -22,7 +22,7 @@ _UNKNOWN = 0b11
 class WindowActivity(Operator):
     """One change without columns at each instant at which the window of a stream moves.
 
-    `window` is over zero columns. For RANGE, NOW and ROWS its entering and leaving are the touches; a
+    `window` is over zero columns. For RANGE, NOW and ROWS its entering and leaving are the activity; a
     sliding window also reports when nothing enters or leaves (see Reports).
     """
 

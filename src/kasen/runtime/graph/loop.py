@@ -149,7 +149,7 @@ class Loop:
         )
 
     def _now(self) -> Frontier:
-        return Frontier(int(self._control[loop_table.TS]), int(self._control[loop_table.SUB]))
+        return Frontier(int(self._control[loop_table.TS]), int(self._control[loop_table.SEQ_TICK]))
 
     def _serve(self, why: int) -> None:
         """Does what the kernel came back for."""
@@ -246,7 +246,7 @@ class _Input(LoopStep):
     @staticmethod
     def lend_batch(row: I64, batch: Batch) -> None:
         lend(row, loop_rows.BATCH_TS, batch.ts, size=False)
-        lend(row, loop_rows.BATCH_SUB, batch.seq_tick, size=False)
+        lend(row, loop_rows.BATCH_SEQ_TICK, batch.seq_tick, size=False)
         lend(row, loop_rows.BATCH_DIFF, batch.diff, size=False)
         lend(row, loop_rows.BATCH_DATA, batch.data, size=False)
         row[loop_rows.BATCH_SIZE], row[loop_rows.BATCH_NEXT] = len(batch), 0

@@ -256,3 +256,22 @@ def add_block(
             _add_to_each(data[column], first, last, op, slots, records, width, to)
         else:
             _add_to_one(data[column], first, last, op, records, width + to)
+
+
+@compiled(
+    f"UniTuple(int64, 2)({M}, int64, int64, boolean, int64, {V}, {V}, int64, int64, int64, {V}, {V}, {V},"
+    f" int64, int64, {M}, {M}, {V}, {V})"
+)
+def enter_block(
+    data: Any, first: Any, last: Any, whole: Any, keys: Any, table: Any, records: Any, width: Any, at: Any,
+    offset: Any, guesses: Any, slots: Any, touched: Any, count: Any, stamp: Any, parts: Any, pool: Any,
+    labels: Any, passed: Any,
+) -> Any:  # fmt: skip
+    """Does all of the above for rows [first, last), which are at most BLOCK if there are keys.
+
+    Returns `last`, or the row that found no room for its group, and how many slots carry the stamp.
+    """
+    end = find_all(data, first, last, whole, keys, table, records, width, guesses, slots) if keys else last
+    count = count_rows(records, width, at, keys, slots, end - first, touched, count, stamp)
+    add_block(data, first, end, whole, keys, slots, parts, records, width, offset, pool, labels, passed)
+    return end, count

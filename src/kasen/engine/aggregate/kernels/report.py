@@ -1,7 +1,7 @@
 """Puts out what became of a group: its old row leaves, its new row enters, nothing if they are equal.
 
 A record holds, after the key, the values of the row that was put out last. Rows are put out into `buffer`,
-one after the other, as (ts, sub, diff, key, values, NULL bits), and turned into columns at the end.
+one after the other, as (ts, seq_tick, diff, key, values, NULL bits), and turned into columns at the end.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from kasen.engine.kernels.groups import KEY, KEY_NULLS, NULLS, REPORTED, ROWS
 
 S = "uint64[::1]"
 
-#: Words of a row in front of its columns (ts, sub, diff), and beside them in all (the NULL bits too).
+#: Words of a row in front of its columns (ts, seq_tick, diff), and beside them in all (the NULL bits too).
 FRONT, BESIDE = 3, 4
 
 # So many rows at a time are turned into columns: both sides stay in the cache.

@@ -1,4 +1,4 @@
-"""A sliding aggregate that may share its panes with others (see shared_windows), or works by itself."""
+"""A sliding aggregate that may share its panes with others (see `shared_panes`), or works by itself."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ class SlidingAggregate(Operator):
         control = self._control
         if self._begins is not None and self._begins < upto:
             control[kernel.BEGINS] = 1
-            control[kernel.BEGIN_TS], control[kernel.BEGIN_SUB] = self._begins
+            control[kernel.BEGIN_TS], control[kernel.BEGIN_SEQ_TICK] = self._begins
             self._begins = None
         control[kernel.NEXT] = control[kernel.PUT_OUT] = 0
         control[kernel.ENTERING], control[kernel.WHOLE] = are_ones(batch.diff), batch.whole

@@ -144,7 +144,7 @@ class MJoin(Operator):
             if cfg[rings.START] == cfg[rings.NEXT]:
                 continue
             if cfg[rings.KIND] == rings.NOW:
-                found.append(Frontier(int(cfg[rings.NOW_TS]), int(cfg[rings.NOW_SUB]) + 1))
+                found.append(Frontier(int(cfg[rings.NOW_TS]), int(cfg[rings.NOW_SEQ_TICK]) + 1))
             elif cfg[rings.KIND] == rings.RANGE:
                 at = rings.time_place(self._rings.cfg, i, int(cfg[mark]) + offset)
                 ts = int(self._rings.arena[at]) + int(cfg[rings.LENGTH]) + 1

@@ -166,12 +166,12 @@ class Rings:
 
     def snapshot(self) -> State:
         state: State = {f"rows{i}": self.rows(i) for i in range(len(self.sides))}
-        state["now"] = self.cfg[:, [kernel.NOW_TS, kernel.NOW_SUB]].copy()
+        state["now"] = self.cfg[:, [kernel.NOW_TS, kernel.NOW_SEQ_TICK]].copy()
         return state
 
     def restore(self, state: State) -> None:
         held = [np.ascontiguousarray(state[f"rows{i}"], np.int64) for i in range(len(self.sides))]
-        self.cfg[:, [kernel.NOW_TS, kernel.NOW_SUB]] = state["now"]
+        self.cfg[:, [kernel.NOW_TS, kernel.NOW_SEQ_TICK]] = state["now"]
         self._lay_out([max(_LEAST, len(rows)) for rows in held])
         for i, rows in enumerate(held):
             cfg = self.cfg[i]

@@ -17,7 +17,7 @@ from kasen.engine.join.pair.rows import PairRows
 PAIRS = 1 << 12
 _MANY_PAIRS = 1 << 20
 
-#: Of a piece's arrivals on the left and on the right: their subs, then their marks (see counted_join).
+#: Of a piece's arrivals on the left and on the right: their seq_ticks, then their marks (see CountedJoin).
 Arrivals = tuple[I64, I64, I64, I64]
 
 
@@ -72,12 +72,12 @@ class PairMatch:
         rows = self.rows
         pairs = self.pairs
         self.pairs, self._other = given_back(self._other, count), pairs
-        l_sub, r_sub, *_ = arrivals
+        l_seq_tick, r_seq_tick, *_ = arrivals
         if self.cursor[kernel.CANCELS]:
-            answer.write_netted(rows.store, rows.cfg, pairs, count, l_sub, r_sub)
+            answer.write_netted(rows.store, rows.cfg, pairs, count, l_seq_tick, r_seq_tick)
             return nothing_to_do
         at = answer.make_room(count)
-        return partial(answer.write, at, rows.store, rows.cfg.copy(), pairs, count, l_sub, r_sub)
+        return partial(answer.write, at, rows.store, rows.cfg.copy(), pairs, count, l_seq_tick, r_seq_tick)
 
 
 def verified(store: I64, cfg: I64, keys: I64, pairs: I32, count: int) -> int:

@@ -25,44 +25,48 @@ class PairOutput:
     def __init__(self, columns: I64, room: int) -> None:
         self._columns = columns
         self._count = 0
-        self._any_subs = self._any_nulls = False
+        self._any_seq_ticks = self._any_nulls = False
         self._parts: list[RowSelection] = []
         self._make(room)
 
     def _make(self, room: int) -> None:
         self._ts = np.empty(room, np.int64)
-        self._sub = np.empty(room, np.int64) if self._any_subs else _NOTHING
+        self._seq_tick = np.empty(room, np.int64) if self._any_seq_ticks else _NOTHING
         self._data: I64 = np.empty((len(self._columns) + 1, room), np.int64)
 
     def make_room(self, count: int) -> int:
         """Room for so many more pairs; returns where the first of them goes."""
         at = self._count
         if at + count > len(self._ts):
-            ts, seq_tick, data = self._ts, self._sub, self._data
+            ts, seq_tick, data = self._ts, self._seq_tick, self._data
             self._make(max(at + count, len(ts) * 3 // 2))
-            self._ts[:at], self._sub[:at], self._data[:, :at] = ts[:at], seq_tick[:at], data[:, :at]
+            self._ts[:at], self._seq_tick[:at], self._data[:, :at] = ts[:at], seq_tick[:at], data[:, :at]
         self._count += count
         return at
 
-    def write(self, at: int, store: I64, cfg: I64, pairs: I32, count: int, l_sub: I64, r_sub: I64) -> None:
+    def write(
+        self, at: int, store: I64, cfg: I64, pairs: I32, count: int, l_seq_tick: I64, r_seq_tick: I64
+    ) -> None:
         """Writes pairs that enter to where `make_room` made room for them."""
-        subs = _NOTHING
-        if not (are_zeros(l_sub) and are_zeros(r_sub)) or self._any_subs:
-            subs = np.concatenate([l_sub, r_sub])
-            if not self._any_subs:
-                self._any_subs, self._sub = True, np.zeros(len(self._ts), np.int64)
-        kernel.instants(store, cfg, pairs, subs, count, self._ts, self._sub, at)
+        seq_ticks = _NOTHING
+        if not (are_zeros(l_seq_tick) and are_zeros(r_seq_tick)) or self._any_seq_ticks:
+            seq_ticks = np.concatenate([l_seq_tick, r_seq_tick])
+            if not self._any_seq_ticks:
+                self._any_seq_ticks, self._seq_tick = True, np.zeros(len(self._ts), np.int64)
+        kernel.instants(store, cfg, pairs, seq_ticks, count, self._ts, self._seq_tick, at)
         kernel.gather(store, cfg, pairs, self._columns, count, self._data, at)
         if self._any_nulls or cfg[0, ANY_NULLS] or cfg[1, ANY_NULLS]:
             if not self._any_nulls:
                 self._any_nulls, self._data[-1, :at] = True, 0
             kernel.gather_nulls(store, cfg, pairs, self._columns, count, self._data, at)
 
-    def write_netted(self, store: I64, cfg: I64, pairs: I32, count: int, l_sub: I64, r_sub: I64) -> None:
+    def write_netted(
+        self, store: I64, cfg: I64, pairs: I32, count: int, l_seq_tick: I64, r_seq_tick: I64
+    ) -> None:
         """Writes pairs some of which leave: of each instant, what enters net."""
         ts, seq_tick, diff = (np.empty(count, np.int64) for _ in range(3))
         data = np.empty((len(self._columns) + 1, count), np.int64)
-        kernel.mixed_instants(store, cfg, pairs, np.concatenate([l_sub, r_sub]), ts, seq_tick, diff)
+        kernel.mixed_instants(store, cfg, pairs, np.concatenate([l_seq_tick, r_seq_tick]), ts, seq_tick, diff)
         kernel.gather(store, cfg, pairs, self._columns, count, data, 0)
         kernel.gather_nulls(store, cfg, pairs, self._columns, count, data, 0)
         netted = net(Batch(ts, seq_tick, diff, data))
@@ -74,7 +78,7 @@ class PairOutput:
     def _end_part(self) -> None:
         count = self._count
         if count:
-            seq_tick = self._sub[:count] if self._any_subs else zeros(count)
+            seq_tick = self._seq_tick[:count] if self._any_seq_ticks else zeros(count)
             columns = [column[:count] for column in self._data]
             if not self._any_nulls:
                 columns[-1] = zeros(count)
@@ -86,7 +90,7 @@ class PairOutput:
         """All that was written, if anything was."""
         count = self._count
         if not self._parts and count == len(self._ts) > 0:
-            seq_tick = self._sub if self._any_subs else zeros(count)
+            seq_tick = self._seq_tick if self._any_seq_ticks else zeros(count)
             if not self._any_nulls:
                 self._data[-1] = 0
             return Batch(self._ts, seq_tick, ones(count), self._data, whole=not self._any_nulls)

@@ -18,7 +18,7 @@ from kasen.engine.join.multiway.mjoin import JoinInput
 from kasen.engine.join.multiway.probe_order import KeyClass, find_keys
 from kasen.engine.join.multiway.rings import Side
 from kasen.engine.join.pair.kernels import pair_join as kernel
-from kasen.engine.join.pair.kernels import small_batch as few
+from kasen.engine.join.pair.kernels import small_batch
 from kasen.engine.join.pair.match import PAIRS, Arrivals, PairMatch
 from kasen.engine.join.pair.output import PairOutput
 from kasen.engine.join.pair.rows import PairRows, Pieces
@@ -54,7 +54,7 @@ class PairJoin(Operator):
         self._nothing = empty(len(columns))
         self._match = PairMatch(self._rows)
         self._stages: PairStages | None = None
-        self._few: I64 = np.empty((few.OUT_DATA + len(columns) + 1, PAIRS), np.int64)
+        self._small_out: I64 = np.empty((small_batch.OUT_DATA + len(columns) + 1, PAIRS), np.int64)
         #: Of COUNTED windows, what each arrival of a call needs to know of the tuples on other shards.
         self._marks = NO_MARKS, NO_MARKS
         #: How many pairs an arrival brought lately.
@@ -69,7 +69,7 @@ class PairJoin(Operator):
         if not arrivals:
             return self._nothing
         if arrivals <= _FEW and type(left) is Batch and type(right) is Batch:
-            return self._run_few(left, right)
+            return self._run_small_batch(left, right)
         pieces = cuts(left.ts, right.ts)
         answer = self._run_all(inputs, pieces) if len(pieces) > 1 else self._run_one(inputs, pieces[0])
         if answer is None:
@@ -78,24 +78,25 @@ class PairJoin(Operator):
         self._yield = len(answer) / arrivals
         return answer
 
-    def _run_few(self, left: Batch, right: Batch) -> Batch:
+    def _run_small_batch(self, left: Batch, right: Batch) -> Batch:
         """One kernel for all: calls are what a few arrivals cost."""
         rows, match = self._rows, self._match
         cursor = match.cursor
         cursor[kernel.USED] = rows.used
-        count = few.join_few(
+        count = small_batch.join_small_batch(
             rows.store, rows.cfg, rows.keys, rows.links, rows.table, rows.heads,
             left.ts, left.seq_tick, left.data, right.ts, right.seq_tick, right.data, *self._marks, cursor,
-            match.work, match.words, match.found, match.pairs, self._columns, self._few,
+            match.work, match.words, match.found, match.pairs, self._columns, self._small_out,
         )  # fmt: skip
         if count >= 0:
             rows.used = cursor.item(kernel.USED)
             if not count:
                 return self._nothing
-            out = self._few[:, :count].copy()
-            return Batch(out[few.OUT_TS], out[few.OUT_SUB], ones(count), out[few.OUT_DATA :])
+            out = self._small_out[:, :count].copy()
+            ts, seq_tick = out[small_batch.OUT_TS], out[small_batch.OUT_SEQ_TICK]
+            return Batch(ts, seq_tick, ones(count), out[small_batch.OUT_DATA :])
         arrivals = left.seq_tick, right.seq_tick, *self._marks
-        if count == few.NO_ROOM:
+        if count == small_batch.NO_ROOM:
             rows.receive((left, right), ((0, len(left)), (0, len(right))))
             count = match.match(arrivals)
         else:

@@ -218,11 +218,11 @@ class PairRows:
 
     def snapshot(self) -> State:
         state: State = {f"rows{side}": self.rows(side) for side in (0, 1)}
-        state["now"] = self.cfg[:, [kernel.NOW_TS, kernel.NOW_SUB]].copy()
+        state["now"] = self.cfg[:, [kernel.NOW_TS, kernel.NOW_SEQ_TICK]].copy()
         return state
 
     def restore(self, state: State) -> None:
-        self.cfg[:, [kernel.NOW_TS, kernel.NOW_SUB]] = state["now"]
+        self.cfg[:, [kernel.NOW_TS, kernel.NOW_SEQ_TICK]] = state["now"]
         for side in (0, 1):
             rows = np.ascontiguousarray(state[f"rows{side}"], np.int64).T
             count = rows.shape[1]

@@ -34,7 +34,7 @@ from kasen.engine.loop.kernels.table import (
     DELAY,
     DIFF,
     DONE,
-    DUE_SUB,
+    DUE_SEQ_TICK,
     DUE_TS,
     FILLED,
     FILTER,
@@ -56,8 +56,8 @@ from kasen.engine.loop.kernels.table import (
     RESUMED,
     ROWS,
     SEMI_JOIN,
+    SEQ_TICK,
     STREAMIFY,
-    SUB,
     TIMED,
     TOO_MANY_TICKS,
     TS,
@@ -129,7 +129,7 @@ def gather(table: Any, step: Any, control: Any) -> Any:
     at = kept * size
     for i in range(count):
         rows[at] = control[TS]
-        rows[at + 1] = control[SUB]
+        rows[at + 1] = control[SEQ_TICK]
         rows[at + 2] = diff[i]
         for word in range(words):
             rows[at + FRONT + word] = data[word, i]
@@ -139,7 +139,7 @@ def gather(table: Any, step: Any, control: Any) -> Any:
 
 
 @compiled(f"boolean({M}, {V}, {V}, {M}, int64, int64)")
-def look(table: Any, firing: Any, control: Any, active: Any, upto_ts: Any, upto_sub: Any) -> Any:
+def look(table: Any, firing: Any, control: Any, active: Any, upto_ts: Any, upto_seq_tick: Any) -> Any:
     """Finds the next instant below the frontier and makes it the one under way; False if there is none.
 
     The steps that fire at it are active; nothing has been said at it yet.
@@ -147,9 +147,9 @@ def look(table: Any, firing: Any, control: Any, active: Any, upto_ts: Any, upto_
     ts = seq_tick = NEVER
     for k in range(len(firing)):
         due = table[firing[k], DUE_TS]
-        if due < ts or (due == ts and table[firing[k], DUE_SUB] < seq_tick):
-            ts, seq_tick = due, table[firing[k], DUE_SUB]
-    if ts > upto_ts or (ts == upto_ts and seq_tick >= upto_sub):
+        if due < ts or (due == ts and table[firing[k], DUE_SEQ_TICK] < seq_tick):
+            ts, seq_tick = due, table[firing[k], DUE_SEQ_TICK]
+    if ts > upto_ts or (ts == upto_ts and seq_tick >= upto_seq_tick):
         return False
     for word in range(active.shape[1]):
         bits = active[ACTED, word]
@@ -159,9 +159,9 @@ def look(table: Any, firing: Any, control: Any, active: Any, upto_ts: Any, upto_
             bits &= bits - 1
     for k in range(len(firing)):
         step = firing[k]
-        if table[step, DUE_TS] == ts and table[step, DUE_SUB] == seq_tick:
+        if table[step, DUE_TS] == ts and table[step, DUE_SEQ_TICK] == seq_tick:
             active[ACTIVE, step // BITS] |= 1 << (step % BITS)
-    control[TS], control[SUB] = ts, seq_tick
+    control[TS], control[SEQ_TICK] = ts, seq_tick
     control[FILLED] = 0
     control[INSTANTS] += 1
     return True
@@ -200,14 +200,14 @@ def run_loop(
     work: Any,
     labels: Any,
     upto_ts: Any,
-    upto_sub: Any,
+    upto_seq_tick: Any,
 ) -> Any:
     """Runs the loop's instants below the frontier; says why it ended. Goes on where it was when it wanted."""
     while True:
         if control[PHASE] == LOOK:
-            if not look(table, firing, control, active, upto_ts, upto_sub):
+            if not look(table, firing, control, active, upto_ts, upto_seq_tick):
                 return DONE
-            if control[SUB] & _TICK > control[MAX_TICKS]:
+            if control[SEQ_TICK] & _TICK > control[MAX_TICKS]:
                 return TOO_MANY_TICKS
             control[PHASE] = RUN
         if control[PHASE] == RUN:

@@ -1,4 +1,4 @@
-"""The steps of a loop that are queues: windows and delays, at one instant. See loop_rows for the contract."""
+"""The steps of a loop that are queues: windows and delays, at one instant; see `row_steps`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kasen.engine.loop.kernels.row_steps import STEP
 from kasen.engine.loop.kernels.table import (
     DATA,
     DONE,
-    DUE_SUB,
+    DUE_SEQ_TICK,
     DUE_TS,
     HASHES,
     IN_A,
@@ -21,7 +21,7 @@ from kasen.engine.loop.kernels.table import (
     OWN,
     OWN_DATA,
     OWN_DIFF,
-    SUB,
+    SEQ_TICK,
     TS,
     WANTED,
     WANTS_ROOM,
@@ -113,7 +113,7 @@ def _move_on(table: Any, step: Any, start: Any, end: Any) -> None:
 @compiled(f"boolean(UniTuple(int64, 2), {V})")
 def _is_due(instant: Any, control: Any) -> Any:
     """Whether an instant is not later than the one under way."""
-    return instant[0] < control[TS] or (instant[0] == control[TS] and instant[1] <= control[SUB])
+    return instant[0] < control[TS] or (instant[0] == control[TS] and instant[1] <= control[SEQ_TICK])
 
 
 @compiled(STEP)
@@ -124,7 +124,7 @@ def run_timed(table: Any, step: Any, control: Any, _work: Any, _labels: Any) -> 
     if _lacks_queue(table, step, count, control):
         return WANTS_STATE
     if count:
-        _write_tuples(table, step, source, control[TS], control[SUB])
+        _write_tuples(table, step, source, control[TS], control[SEQ_TICK])
     instants = matrix(table[step, INSTANTS], 2, table[step, QUEUE_ROOM])
     shape = vector(table[step, SHAPE], 3)
     start, end = table[step, START], table[step, END] + count
@@ -141,13 +141,13 @@ def run_timed(table: Any, step: Any, control: Any, _work: Any, _labels: Any) -> 
         return WANTS_ROOM
     _put_out(table, step, entered, entered_to, start, left)
     table[step, ENTERED] = entered_to - left
-    table[step, DUE_TS] = table[step, DUE_SUB] = NEVER
+    table[step, DUE_TS] = table[step, DUE_SEQ_TICK] = NEVER
     if left < entered_to:
-        table[step, DUE_TS], table[step, DUE_SUB] = leaving(instants[0, left], instants[1, left], shape)
+        table[step, DUE_TS], table[step, DUE_SEQ_TICK] = leaving(instants[0, left], instants[1, left], shape)
     if entered_to < end:
         ts, seq_tick = entering(instants[0, entered_to], instants[1, entered_to], shape)
-        if ts < table[step, DUE_TS] or (ts == table[step, DUE_TS] and seq_tick < table[step, DUE_SUB]):
-            table[step, DUE_TS], table[step, DUE_SUB] = ts, seq_tick
+        if ts < table[step, DUE_TS] or (ts == table[step, DUE_TS] and seq_tick < table[step, DUE_SEQ_TICK]):
+            table[step, DUE_TS], table[step, DUE_SEQ_TICK] = ts, seq_tick
     _move_on(table, step, left, end)
     return DONE
 
@@ -166,7 +166,7 @@ def run_rows(table: Any, step: Any, control: Any, _work: Any, _labels: Any) -> A
     before = table[step, ENTERED]
     if lacks_room(table, step, entered - before + left, control):
         return WANTS_ROOM
-    _write_tuples(table, step, source, control[TS], control[SUB])
+    _write_tuples(table, step, source, control[TS], control[SEQ_TICK])
     _put_out(table, step, start + before, start + entered, start, start + left)
     table[step, FIRST] = first + left
     table[step, ENTERED] = entered - left
@@ -221,13 +221,13 @@ def run_delay(table: Any, step: Any, control: Any, _work: Any, _labels: Any) -> 
     start, end = table[step, START], table[step, END]
     instants = matrix(table[step, INSTANTS], 2, table[step, QUEUE_ROOM])
     due = start
-    while due < end and instants[0, due] == control[TS] and instants[1, due] == control[SUB]:
+    while due < end and instants[0, due] == control[TS] and instants[1, due] == control[SEQ_TICK]:
         due += 1
     if lacks_room(table, step, due - start, control):
         return WANTS_ROOM
     _put_out(table, step, start, due, start, start)
     table[step, DUE_TS] = instants[0, due] if due < end else NEVER
-    table[step, DUE_SUB] = instants[1, due] if due < end else NEVER
+    table[step, DUE_SEQ_TICK] = instants[1, due] if due < end else NEVER
     _move_on(table, step, due, end)
     return DONE
 
@@ -242,13 +242,13 @@ def take_delayed(table: Any, step: Any, control: Any) -> Any:
     if _lacks_queue(table, step, count, control):
         return WANTS_STATE
     length = table[step, DELAY_LENGTH]
-    ts, seq_tick = control[TS], control[SUB]
+    ts, seq_tick = control[TS], control[SEQ_TICK]
     if length < 0:
         seq_tick += 1
     else:
         ts = NEVER if ts > NEVER - length else ts + length
     _write_tuples(table, step, source, ts, seq_tick)
     if table[step, START] == table[step, END]:
-        table[step, DUE_TS], table[step, DUE_SUB] = ts, seq_tick
+        table[step, DUE_TS], table[step, DUE_SEQ_TICK] = ts, seq_tick
     table[step, END] += count
     return DONE

@@ -1,4 +1,4 @@
-"""The steps of a loop that remember nothing, at one instant: see loop_table for what they share.
+"""The steps of a loop that remember nothing, at one instant: see `table` for what they share.
 
 Each takes the table, its own row's number, `control`, the work arrays and the dictionary's labels, and
 returns DONE or what it wants. A step that has returned a want has changed nothing yet.
@@ -18,7 +18,7 @@ from kasen.engine.loop.kernels.table import (
     DATA,
     DIFF,
     DONE,
-    DUE_SUB,
+    DUE_SEQ_TICK,
     DUE_TS,
     FAILED,
     HASHES,
@@ -33,8 +33,8 @@ from kasen.engine.loop.kernels.table import (
     REGISTERS_SIZE,
     RESULTS,
     RESULTS_SIZE,
+    SEQ_TICK,
     SPARE,
-    SUB,
     TS,
     WANTS_ROOM,
     WEIGHTS,
@@ -49,7 +49,7 @@ from kasen.engine.stream.kernels.value_order import sort_rows
 STEP = f"int64({M}, int64, {V}, {M}, {V})"
 
 #: An INPUT's fields: the batch of the step outside, and the next of its changes.
-BATCH_TS, BATCH_SUB, BATCH_DIFF, BATCH_DATA, BATCH_SIZE, BATCH_NEXT = range(OWN, OWN + 6)
+BATCH_TS, BATCH_SEQ_TICK, BATCH_DIFF, BATCH_DATA, BATCH_SIZE, BATCH_NEXT = range(OWN, OWN + 6)
 #: PAD's: columns in front, the columns between, the NULL bits of those added.
 PAD_BEFORE, PAD_COLUMNS, PAD_NULLS = range(OWN, OWN + 3)
 #: STREAMIFY's: +1 or -1, whether rows are net already, and the columns' orders.
@@ -63,10 +63,10 @@ _FEW = 8
 def read_input(table: Any, step: Any, control: Any, _work: Any, _labels: Any) -> Any:
     """The outside step's changes at this instant."""
     size = table[step, BATCH_SIZE]
-    ts, seq_tick = vector(table[step, BATCH_TS], size), vector(table[step, BATCH_SUB], size)
+    ts, seq_tick = vector(table[step, BATCH_TS], size), vector(table[step, BATCH_SEQ_TICK], size)
     begin = table[step, BATCH_NEXT]
     end = begin + 1
-    while end < size and ts[end] == control[TS] and seq_tick[end] == control[SUB]:
+    while end < size and ts[end] == control[TS] and seq_tick[end] == control[SEQ_TICK]:
         end += 1
     count = end - begin
     if lacks_room(table, step, count, control):
@@ -81,7 +81,7 @@ def read_input(table: Any, step: Any, control: Any, _work: Any, _labels: Any) ->
             out[word, i] = data[word, begin + i]
     table[step, BATCH_NEXT] = end
     table[step, DUE_TS] = ts[end] if end < size else NEVER
-    table[step, DUE_SUB] = seq_tick[end] if end < size else NEVER
+    table[step, DUE_SEQ_TICK] = seq_tick[end] if end < size else NEVER
     own(table, step, count)
     return DONE
 
@@ -159,10 +159,10 @@ def run_project(table: Any, step: Any, control: Any, _work: Any, labels: Any) ->
 @compiled(STEP)
 def run_union(table: Any, step: Any, control: Any, _work: Any, _labels: Any) -> Any:
     """UNION ALL."""
-    one, other = table[step, IN_A], table[step, IN_B]
-    left, right = table[one, N], table[other, N]
+    left_input, right_input = table[step, IN_A], table[step, IN_B]
+    left, right = table[left_input, N], table[right_input, N]
     if right == 0 or left == 0:
-        alias(table, step, one if right == 0 else other)
+        alias(table, step, left_input if right == 0 else right_input)
         return DONE
     if lacks_room(table, step, left + right, control):
         return WANTS_ROOM
@@ -171,8 +171,8 @@ def run_union(table: Any, step: Any, control: Any, _work: Any, _labels: Any) -> 
         matrix(table[step, OWN_DATA], words, left + right),
         vector(table[step, OWN_DIFF], left + right),
     )
-    a, b = matrix(table[one, DATA], words, left), matrix(table[other, DATA], words, right)
-    a_diff, b_diff = vector(table[one, DIFF], left), vector(table[other, DIFF], right)
+    a, b = matrix(table[left_input, DATA], words, left), matrix(table[right_input, DATA], words, right)
+    a_diff, b_diff = vector(table[left_input, DIFF], left), vector(table[right_input, DIFF], right)
     for i in range(left):
         diff[i] = a_diff[i]
     for i in range(right):

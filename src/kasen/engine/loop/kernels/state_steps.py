@@ -28,12 +28,12 @@ from kasen.engine.loop.kernels.table import (
     DATA,
     DIFF,
     DONE,
-    DUE_SUB,
+    DUE_SEQ_TICK,
     DUE_TS,
     IN_A,
     IN_B,
     NEVER,
-    NOW_SUB,
+    NOW_SEQ_TICK,
     NOW_TS,
     OWN,
     OWN_DATA,
@@ -121,8 +121,8 @@ def _join_one(table: Any, step: Any, control: Any, work: Any, labels: Any, from_
 @compiled(STEP, inline=False)
 def run_join(table: Any, step: Any, control: Any, work: Any, labels: Any) -> Any:
     """The inner join."""
-    one, other = table[step, IN_A], table[step, IN_B]
-    left, right, room = table[one, N], table[other, N], table[step, ROOM]
+    left_input, right_input = table[step, IN_A], table[step, IN_B]
+    left, right, room = table[left_input, N], table[right_input, N], table[step, ROOM]
     if left + right == 1:
         return _join_one(table, step, control, work, labels, left)
     fill_now(work, control, max(left, right))
@@ -130,18 +130,19 @@ def run_join(table: Any, step: Any, control: Any, work: Any, labels: Any) -> Any
     if not control[RESUMED]:
         cursor[0], cursor[1], cursor[2], cursor[3] = 0, 0, join.START, 0
     l_size, r_size = table[step, LEFT + SLOTS_SIZE], table[step, RIGHT + SLOTS_SIZE]
-    l_words, r_words = table[one, WORDS], table[other, WORDS]
+    l_words, r_words = table[left_input, WORDS], table[right_input, WORDS]
     words = table[step, WORDS]
-    ts, seq_tick = work[NOW_TS], work[NOW_SUB]
+    ts, seq_tick = work[NOW_TS], work[NOW_SEQ_TICK]
     out = matrix(table[step, OWN_DATA], words, room)
     why = join.join(
-        ts[:left], seq_tick[:left], vector(table[one, DIFF], left), matrix(table[one, DATA], l_words, left),
+        ts[:left], seq_tick[:left], vector(table[left_input, DIFF], left),
+        matrix(table[left_input, DATA], l_words, left),
         vector(table[step, LEFT + KEYS], table[step, LEFT + KEYS_SIZE]),
         matrix(table[step, LEFT + SLOTS], l_size, SLOT + l_words),
         matrix(table[step, LEFT + HEADS], 2, l_size), vector(table[step, LEFT + COUNTS], 3),
         matrix(table[step, LEFT + AHEAD], 5, 64),
-        ts[:right], seq_tick[:right], vector(table[other, DIFF], right),
-        matrix(table[other, DATA], r_words, right),
+        ts[:right], seq_tick[:right], vector(table[right_input, DIFF], right),
+        matrix(table[right_input, DATA], r_words, right),
         vector(table[step, RIGHT + KEYS], table[step, RIGHT + KEYS_SIZE]),
         matrix(table[step, RIGHT + SLOTS], r_size, SLOT + r_words),
         matrix(table[step, RIGHT + HEADS], 2, r_size), vector(table[step, RIGHT + COUNTS], 3),
@@ -166,30 +167,31 @@ def run_join(table: Any, step: Any, control: Any, work: Any, labels: Any) -> Any
 @compiled(STEP, inline=False)
 def run_semi_join(table: Any, step: Any, control: Any, work: Any, _labels: Any) -> Any:
     """EXISTS, IN and NOT EXISTS on keys alone."""
-    one, other = table[step, IN_A], table[step, IN_B]
-    left, right, room = table[one, N], table[other, N], table[step, ROOM]
+    left_input, right_input = table[step, IN_A], table[step, IN_B]
+    left, right, room = table[left_input, N], table[right_input, N], table[step, ROOM]
     fill_now(work, control, max(left, right))
     cursor = vector(table[step, CURSOR], 5)
     if not control[RESUMED]:
         cursor[0], cursor[1], cursor[2], cursor[3], cursor[4] = 0, 0, 0, join.START, 0
-    words, r_words, keys_size = table[step, WORDS], table[other, WORDS], table[step, RIGHT + KEYS_SIZE]
+    words, r_words, keys_size = table[step, WORDS], table[right_input, WORDS], table[step, RIGHT + KEYS_SIZE]
     if right > room:
         control[WANTED] = right
         return WANTS_ROOM
-    data = matrix(table[other, DATA], r_words, right)
+    data = matrix(table[right_input, DATA], r_words, right)
     columns = vector(table[step, RIGHT_COLUMNS], keys_size)
     keys = matrix(table[step, RIGHT_KEYS], keys_size, right)
     for k in range(keys_size):
         for i in range(right):
             keys[k, i] = data[columns[k], i]
     l_size, r_size = table[step, LEFT + SLOTS_SIZE], table[step, RIGHT + SLOTS_SIZE]
-    ts, seq_tick = work[NOW_TS], work[NOW_SUB]
+    ts, seq_tick = work[NOW_TS], work[NOW_SEQ_TICK]
     why = semi_join.semi_join(
-        ts[:left], seq_tick[:left], vector(table[one, DIFF], left), matrix(table[one, DATA], words, left),
+        ts[:left], seq_tick[:left], vector(table[left_input, DIFF], left),
+        matrix(table[left_input, DATA], words, left),
         vector(table[step, LEFT + KEYS], table[step, LEFT + KEYS_SIZE]),
         matrix(table[step, LEFT + SLOTS], l_size, SLOT + words),
         matrix(table[step, LEFT + HEADS], 2, l_size), vector(table[step, LEFT + COUNTS], 3),
-        ts[:right], seq_tick[:right], vector(table[other, DIFF], right), keys, data[r_words - 1],
+        ts[:right], seq_tick[:right], vector(table[right_input, DIFF], right), keys, data[r_words - 1],
         vector(table[step, RIGHT + KEYS], keys_size),
         matrix(table[step, RIGHT + SLOTS], r_size, SLOT + keys_size + 1),
         matrix(table[step, RIGHT + HEADS], 2, r_size), vector(table[step, RIGHT + COUNTS], 3),
@@ -220,7 +222,7 @@ def run_aggregate(table: Any, step: Any, control: Any, work: Any, labels: Any) -
     if lacks_room(table, step, 2 * count, control):
         return WANTS_ROOM
     fill_now(work, control, 2 * count)
-    ts, seq_tick = work[NOW_TS], work[NOW_SUB]
+    ts, seq_tick = work[NOW_TS], work[NOW_SEQ_TICK]
     buffer = vector(table[step, BUFFER], table[step, BUFFER_SIZE])
     why = groups.aggregate(
         ts[:count], seq_tick[:count], vector(diffs, count), matrix(rows, words, count),
@@ -243,15 +245,15 @@ def run_aggregate(table: Any, step: Any, control: Any, work: Any, labels: Any) -
     out, diff = matrix(table[step, OWN_DATA], columns, put_out), vector(table[step, OWN_DIFF], put_out)
     to_columns(buffer, put_out, ts[:put_out], seq_tick[:put_out], diff, out, 0)
     own(table, step, put_out)
-    table[step, DUE_TS] = table[step, DUE_SUB] = NEVER
+    table[step, DUE_TS] = table[step, DUE_SEQ_TICK] = NEVER
     return DONE
 
 
 @compiled(STEP, inline=False)
 def run_bag(table: Any, step: Any, control: Any, work: Any, _labels: Any) -> Any:
     """DISTINCT, UNION, INTERSECT and EXCEPT. DISTINCT reads its one input as the left one."""
-    one, other, words = table[step, IN_A], table[step, IN_B], table[step, WORDS]
-    left, right = table[one, N], table[other, N] if other >= 0 else 0
+    left_input, right_input, words = table[step, IN_A], table[step, IN_B], table[step, WORDS]
+    left, right = table[left_input, N], table[right_input, N] if right_input >= 0 else 0
     most = left + right
     inner = vector(table[step, BAG_CONTROL], bag.CONTROL)
     if not control[RESUMED]:
@@ -259,11 +261,12 @@ def run_bag(table: Any, step: Any, control: Any, work: Any, _labels: Any) -> Any
     if lacks_room(table, step, most, control):
         return WANTS_ROOM
     fill_now(work, control, most)
-    ts, seq_tick = work[NOW_TS], work[NOW_SUB]
-    right_diff = table[other, DIFF] if other >= 0 else table[one, DIFF]
-    right_data = table[other, DATA] if other >= 0 else table[one, DATA]
+    ts, seq_tick = work[NOW_TS], work[NOW_SEQ_TICK]
+    right_diff = table[right_input, DIFF] if right_input >= 0 else table[left_input, DIFF]
+    right_data = table[right_input, DATA] if right_input >= 0 else table[left_input, DATA]
     why = bag.combine(
-        ts[:left], seq_tick[:left], vector(table[one, DIFF], left), matrix(table[one, DATA], words, left),
+        ts[:left], seq_tick[:left], vector(table[left_input, DIFF], left),
+        matrix(table[left_input, DATA], words, left),
         ts[:right], seq_tick[:right], vector(right_diff, right), matrix(right_data, words, right),
         vector(table[step, BAG_TABLE], table[step, BAG_TABLE_SIZE]),
         vector(table[step, BAG_RECORDS], table[step, BAG_RECORDS_SIZE]),

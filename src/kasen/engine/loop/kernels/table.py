@@ -15,7 +15,7 @@ from kasen.engine.kernels.views import vector
 #: Fields that all rows have. OWN_*: the step's own memory, with room for ROOM changes. DUE: the next
 #: instant at which it acts by itself. KEPT: where changes that are wanted outside are gathered, as in
 #: engine/aggregate/kernels/report.
-KIND, IN_A, IN_B, WORDS, ROOM, N, DIFF, DATA, OWN_DIFF, OWN_DATA, DUE_TS, DUE_SUB = range(12)
+KIND, IN_A, IN_B, WORDS, ROOM, N, DIFF, DATA, OWN_DIFF, OWN_DATA, DUE_TS, DUE_SEQ_TICK = range(12)
 KEPT_AT, KEPT_ROOM, KEPT_N = range(12, 15)
 #: From here on fields are the kind's own.
 OWN = 15
@@ -30,7 +30,7 @@ CODE, CODE_SIZE, REGISTERS, REGISTERS_SIZE, RESULTS, RESULTS_SIZE = range(OWN, O
 
 #: Fields of `control`. Where the machine is: the phase, the step, the instant, how many rows of the work
 #: arrays hold that instant, whether the step has begun. What it wants, and how much. What it counted.
-PHASE, AT, TS, SUB, FILLED, RESUMED, WANTED, FAILED, INSTANTS, MAX_TICKS, CONTROL = range(11)
+PHASE, AT, TS, SEQ_TICK, FILLED, RESUMED, WANTED, FAILED, INSTANTS, MAX_TICKS, CONTROL = range(11)
 
 #: Sets of steps are bits, so many in a word; `active` has those with something to do now, then those that
 #: have acted.
@@ -39,8 +39,8 @@ BITS = 62
 #: Why a run of the kernel ends. WANTS_*: the caller makes room and calls again.
 DONE, WANTS_ROOM, WANTS_STATE, WANTS_KEPT, CALLS, TOO_MANY_TICKS = range(6)
 
-#: Rows of `work`: the instant's ts and sub, once for every change; positions; room for sorting and netting.
-NOW_TS, NOW_SUB, PLACES, SPARE, WEIGHTS, HASHES, WORK = range(7)
+#: Rows of `work`: the instant's ts and seq_tick, once per change; positions; room for sorting and netting.
+NOW_TS, NOW_SEQ_TICK, PLACES, SPARE, WEIGHTS, HASHES, WORK = range(7)
 
 NEVER = 2**63 - 1
 
@@ -73,7 +73,7 @@ def fill_now(work: Any, control: Any, count: Any) -> None:
     """At least so many rows of the work arrays hold the instant under way."""
     for i in range(control[FILLED], count):
         work[NOW_TS, i] = control[TS]
-        work[NOW_SUB, i] = control[SUB]
+        work[NOW_SEQ_TICK, i] = control[SEQ_TICK]
     control[FILLED] = max(control[FILLED], count)
 
 

@@ -217,24 +217,15 @@ def select(
 
 @compiled(f"void({M}, {_CONFIG}, {V}, {V})", inline=False)
 def count(
-    data: Any,
-    doubles: Any,
-    equal: Any,
-    table: Any,
-    items: Any,
-    ranges: Any,
-    bounds: Any,
-    bound_flags: Any,
-    reaches: Any,
-    others: Any,
-    queries: Any,
-    programs: Any,
-    predicates: Any,
-    sets: Any,
-    steps: Any,  # scratch [len(bounds) + 1], zeros: how many tuples have their rank here
-    counts: Any,  # out: [flags], added to
-) -> None:
-    """Counts the tuples that pass each query. A query that is one bound is counted by the tuples' ranks."""
+    data: Any, doubles: Any, equal: Any, table: Any, items: Any, ranges: Any, bounds: Any, bound_flags: Any,
+    reaches: Any, others: Any, queries: Any, programs: Any, predicates: Any, sets: Any,
+    steps: Any, counts: Any,
+) -> None:  # fmt: skip
+    """Adds the tuples that pass each query to `counts` [flags]; what else it takes is as in `select`.
+
+    A query that is one bound is counted by the tuples' ranks: `steps` [len(bounds) + 1], zeros, is scratch
+    for how many tuples have their rank here.
+    """
     n = data.shape[1]
     for e in range(len(equal)):
         for row in range(n):

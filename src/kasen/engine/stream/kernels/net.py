@@ -27,7 +27,7 @@ def _equal_rows(data: I64, one: int, other: int) -> bool:
 def consolidate(ts: I64, seq_tick: I64, diff: I64, data: I64) -> tuple[I64, I64]:
     """Positions of the first change of each different row of each instant, and the row's net diff there.
 
-    ts, sub, diff are [n], data is [columns + 1, n], in instant order. Rows whose diffs cancel are left
+    ts, seq_tick, diff are [n], data is [columns + 1, n], in instant order. Rows whose diffs cancel are left
     out. The answer's diffs carry multiplicity: +3 is three equal rows entering. Positions ascend.
     """
     n = ts.size

@@ -64,13 +64,13 @@ def _put_out(
 
 
 @compiled(f"int64({V}, {V}, {V}, {M}, {V}, {V}, {V}, {V}, {V}, {V}, {V})", inline=False)
-def whole(
+def fire(
     ts: Any,
     seq_tick: Any,
     diff: Any,
     data: Any,
     fire_ts: Any,
-    fire_sub: Any,
+    fire_seq_tick: Any,
     table: Any,
     records: Any,  # of the different rows; the last word of each is its place in `there`, from 1
     there: Any,  # the slots of the rows that are in the bag; room for all
@@ -86,7 +86,9 @@ def whole(
         f = control[FIRING]
         i = control[NEXT]
         while i < n and (
-            f == len(fire_ts) or ts[i] < fire_ts[f] or (ts[i] == fire_ts[f] and seq_tick[i] <= fire_sub[f])
+            f == len(fire_ts)
+            or ts[i] < fire_ts[f]
+            or (ts[i] == fire_ts[f] and seq_tick[i] <= fire_seq_tick[f])
         ):
             if not _take_in(data, i, diff[i], table, records, there, control):
                 control[NEXT] = i
@@ -96,6 +98,6 @@ def whole(
         if f < len(fire_ts):
             if (control[PUT_OUT] + control[SIZE]) * (FRONT + len(data)) > len(buffer):
                 return WANTS_BUFFER
-            _put_out(len(data) - 1, fire_ts[f], fire_sub[f], records, there, buffer, control)
+            _put_out(len(data) - 1, fire_ts[f], fire_seq_tick[f], records, there, buffer, control)
             control[FIRING] += 1
     return DONE

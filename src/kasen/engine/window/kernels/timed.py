@@ -44,26 +44,28 @@ def due(instants: Any, start: Any, entered: Any, end: Any, shape: Any) -> Any:
     if entered < end:
         ts, seq_tick = entering(instants[0, entered], instants[1, entered], shape)
     if start < entered:
-        out_ts, out_sub = leaving(instants[0, start], instants[1, start], shape)
-        if out_ts < ts or (out_ts == ts and out_sub < seq_tick):
-            ts, seq_tick = out_ts, out_sub
+        out_ts, out_seq_tick = leaving(instants[0, start], instants[1, start], shape)
+        if out_ts < ts or (out_ts == ts and out_seq_tick < seq_tick):
+            ts, seq_tick = out_ts, out_seq_tick
     return ts, seq_tick
 
 
 @compiled(f"UniTuple(int64, 2)({M}, int64, int64, int64, {V}, int64, int64)", inline=False)
-def moved(instants: Any, start: Any, entered: Any, end: Any, shape: Any, upto_ts: Any, upto_sub: Any) -> Any:
+def moved(
+    instants: Any, start: Any, entered: Any, end: Any, shape: Any, upto_ts: Any, upto_seq_tick: Any
+) -> Any:
     """Up to where the queue's tuples have left, and have entered, before the frontier.
 
-    `instants` [2, room]: ts and sub. Those in [start, end) are held, those before `entered` have entered.
+    `instants` [2, room]: ts and seq_tick. Those in [start, end) are held, those before `entered` entered.
     """
     while entered < end:
         ts, seq_tick = entering(instants[0, entered], instants[1, entered], shape)
-        if ts > upto_ts or (ts == upto_ts and seq_tick >= upto_sub):
+        if ts > upto_ts or (ts == upto_ts and seq_tick >= upto_seq_tick):
             break
         entered += 1
     while start < entered:
         ts, seq_tick = leaving(instants[0, start], instants[1, start], shape)
-        if ts > upto_ts or (ts == upto_ts and seq_tick >= upto_sub):
+        if ts > upto_ts or (ts == upto_ts and seq_tick >= upto_seq_tick):
             break
         start += 1
     return start, entered
@@ -92,16 +94,16 @@ def changes(
     end = entered + size - (left - start)
     i, j = entered, start
     for k in range(size):
-        in_ts = in_sub = out_ts = out_sub = 0
+        in_ts = in_seq_tick = out_ts = out_seq_tick = 0
         if i < end:
-            in_ts, in_sub = entering(instants[0, i], instants[1, i], shape)
+            in_ts, in_seq_tick = entering(instants[0, i], instants[1, i], shape)
         if j < left:
-            out_ts, out_sub = leaving(instants[0, j], instants[1, j], shape)
-        if j == left or (i < end and (in_ts < out_ts or (in_ts == out_ts and in_sub <= out_sub))):
-            ts_out[k], sub_out[k], diff_out[k], order[k] = in_ts, in_sub, 1, i
+            out_ts, out_seq_tick = leaving(instants[0, j], instants[1, j], shape)
+        if j == left or (i < end and (in_ts < out_ts or (in_ts == out_ts and in_seq_tick <= out_seq_tick))):
+            ts_out[k], sub_out[k], diff_out[k], order[k] = in_ts, in_seq_tick, 1, i
             i += 1
         else:
-            ts_out[k], sub_out[k], diff_out[k], order[k] = out_ts, out_sub, -1, j
+            ts_out[k], sub_out[k], diff_out[k], order[k] = out_ts, out_seq_tick, -1, j
             j += 1
     for column in range(len(data)):
         for k in range(size):

@@ -1,7 +1,8 @@
 """Bound expressions to programs that run on one row at a time (engine/expr/kernels/row_program), for loops.
 
-Programs for long batches are made of these (block_compile). The meaning is that of compile_expr. Functions on
-texts, and those of the calendar, have no program: they work on the dictionary, which kernels cannot add to.
+Programs for long batches are made of these (`block_program`). The meaning is that of compile_expr. Functions
+on texts, and those of the calendar, have no program: they work on the dictionary, which kernels cannot
+add to.
 """
 
 from __future__ import annotations

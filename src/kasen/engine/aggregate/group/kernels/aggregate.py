@@ -8,12 +8,12 @@ import numpy as np
 
 from kasen.engine.aggregate.kernels import candidates
 from kasen.engine.aggregate.kernels.accumulate import accumulate, needed_span, settle
-from kasen.engine.aggregate.kernels.blocks import BLOCK, WORTH, add_block, count_rows, entering, find_all
+from kasen.engine.aggregate.kernels.blocks import BLOCK, WORTH, enter_block, entering
 from kasen.engine.aggregate.kernels.report import BESIDE, report
 from kasen.engine.kernels import counted, ordered
 from kasen.engine.kernels.compiled import M, V, compiled
 from kasen.engine.kernels.exact_round import SCRATCH
-from kasen.engine.kernels.groups import ROWS, STAMP, find_or_claim, release
+from kasen.engine.kernels.groups import ROWS, find_or_claim, release, stamp_group
 
 #: Fields of `control`. What the operator fixes: how many columns are the key, how many words a record has,
 #: how many parts are TREE, lists of candidates and DISTINCT, how many must be settled, and whether blocks do
@@ -99,17 +99,11 @@ def aggregate(
         while row < n and (count == 0 or (ts[row] == ts[row - 1] and seq_tick[row] == seq_tick[row - 1])):
             stop = _block_end(ts, seq_tick, diff, all_enter, row, most) if control[BLOCKS] else row
             if stop > row:
-                found = (
-                    find_all(data, row, stop, whole, keys, table, records, width, guesses, slots)
-                    if keys
-                    else stop
-                )
-                count = count_rows(records, width, ROWS, keys, slots, found - row, touched, count, clock)
-                add_block(
-                    data, row, found, whole, keys, slots, parts, records, width, 0, pool, labels, passed
-                )
-                row = found
-                if found < stop:
+                row, count = enter_block(
+                    data, row, stop, whole, keys, table, records, width, ROWS, 0, guesses, slots,
+                    touched, count, clock, parts, pool, labels, passed,
+                )  # fmt: skip
+                if row < stop:
                     why = WANTS_GROUPS
                     break
                 continue
@@ -127,10 +121,7 @@ def aggregate(
                 why = WANTS_PAIRS
                 break
             base = slot * width
-            if records[base + STAMP] != clock:
-                records[base + STAMP] = clock
-                touched[count] = slot
-                count += 1
+            count = stamp_group(records, width, slot, clock, touched, count)
             records[base + ROWS] += diff[row]
             accumulate(data, row, diff[row], parts, records, base, slot, pool, queues, pairs, labels, passed)
             row += 1

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from kasen.engine.aggregate.kernels.accumulate import accumulate, needed_span, settle
-from kasen.engine.aggregate.kernels.blocks import BLOCK, WORTH, add_block, count_rows, entering, find_all
+from kasen.engine.aggregate.kernels.blocks import BLOCK, WORTH, enter_block, entering
 from kasen.engine.aggregate.kernels.candidates import spare
 from kasen.engine.aggregate.kernels.report import BESIDE, report
 from kasen.engine.aggregate.sliding.kernels.panes import (
@@ -24,7 +24,7 @@ from kasen.engine.aggregate.sliding.kernels.panes import (
 )
 from kasen.engine.kernels.compiled import M, V, compiled
 from kasen.engine.kernels.exact_round import SCRATCH
-from kasen.engine.kernels.groups import KEY_NULLS, ROWS, STAMP, USED, find_or_claim, release
+from kasen.engine.kernels.groups import KEY_NULLS, ROWS, USED, find_or_claim, release, stamp_group
 from kasen.engine.kernels.instants import below
 
 S = "uint64[::1]"
@@ -44,7 +44,7 @@ DIRTY, DIRTY_STAMP, DIRTY_AT = range(13, 16)
 #: at which the window itself reports, be it for the bounds alone.
 OLDEST, NEWEST, LAST, REPORT_AT = range(16, 20)
 #: The instant at which the group of no keys appears, if it has not yet. Rows since sums were settled.
-BEGINS, BEGIN_TS, BEGIN_SUB, UNSETTLED = range(20, 24)
+BEGINS, BEGIN_TS, BEGIN_SEQ_TICK, UNSETTLED = range(20, 24)
 NEED_LOW, NEED_HIGH, CONTROL = range(24, 27)
 
 #: Why a pass stops: all done, or the caller must make room and call again.
@@ -78,16 +78,9 @@ def _mark(control: Any, shape: Any, records: Any, dirty: Any, slot: Any, boundar
 
 @compiled(f"int64({V}, {V}, {M}, {V}, {M}, {V}, {V}, {M}, {V})", inline=False)
 def _close_pane(
-    control: Any,
-    shape: Any,
-    parts: Any,
-    records: Any,
-    ring: Any,
-    opened: Any,
-    dirty: Any,
-    queues: Any,
+    control: Any, shape: Any, parts: Any, records: Any, ring: Any, opened: Any, dirty: Any, queues: Any,
     labels: Any,
-) -> Any:
+) -> Any:  # fmt: skip
     """Turns the open pane into entries, or says what has no room for them."""
     if control[NEWEST] - control[OLDEST] + control[OPEN] > len(ring):
         return WANTS_RING
@@ -106,20 +99,9 @@ def _close_pane(
 
 @compiled(f"boolean({V}, {V}, {M}, {M}, {V}, {V}, {M}, {V}, {M}, {M}, {V}, {S}, int64)", inline=False)
 def _report(
-    control: Any,
-    shape: Any,
-    parts: Any,
-    outs: Any,
-    table: Any,
-    records: Any,
-    ring: Any,
-    dirty: Any,
-    queues: Any,
-    pool: Any,
-    buffer: Any,
-    scratch: Any,
-    boundary: Any,
-) -> Any:
+    control: Any, shape: Any, parts: Any, outs: Any, table: Any, records: Any, ring: Any, dirty: Any,
+    queues: Any, pool: Any, buffer: Any, scratch: Any, boundary: Any,
+) -> Any:  # fmt: skip
     """Lets go of the panes before the window that ends at `boundary`, and reports the groups that changed.
 
     False if the buffer has no room; nothing is lost then, and the next try goes on from there.
@@ -159,22 +141,9 @@ def _report(
 
 @compiled(f"int64({V}, {V}, {M}, {M}, {V}, {V}, {M}, {V}, {V}, {M}, {M}, {V}, {V}, {S}, int64)", inline=False)
 def _advance(
-    control: Any,
-    shape: Any,
-    parts: Any,
-    outs: Any,
-    table: Any,
-    records: Any,
-    ring: Any,
-    opened: Any,
-    dirty: Any,
-    queues: Any,
-    pool: Any,
-    labels: Any,
-    buffer: Any,
-    scratch: Any,
-    limit: Any,
-) -> Any:
+    control: Any, shape: Any, parts: Any, outs: Any, table: Any, records: Any, ring: Any, opened: Any,
+    dirty: Any, queues: Any, pool: Any, labels: Any, buffer: Any, scratch: Any, limit: Any,
+) -> Any:  # fmt: skip
     """Closes the pane and reports at boundaries, in time order, as far as they are not beyond `limit`."""
     while True:
         boundary = next_boundary(control, ring)
@@ -236,27 +205,14 @@ def slide(
         base = width
         rows = control[PUT_OUT]
         control[PUT_OUT] = report(
-            buffer, rows, control[BEGIN_TS], control[BEGIN_SUB], outs, records, base, keys, pool, scratch
+            buffer, rows, control[BEGIN_TS], control[BEGIN_SEQ_TICK], outs, records, base, keys, pool, scratch
         )
     while True:
         limit = ts[row] if row < n else control[LIMIT]
         why = _advance(
-            control,
-            shape,
-            parts,
-            outs,
-            table,
-            records,
-            ring,
-            opened,
-            dirty,
-            queues,
-            pool,
-            labels,
-            buffer,
-            scratch,
-            limit,
-        )
+            control, shape, parts, outs, table, records, ring, opened, dirty, queues, pool, labels,
+            buffer, scratch, limit,
+        )  # fmt: skip
         if why != DONE or row == n:
             break
         end = pane_end(ts[row], length, step)
@@ -276,19 +232,11 @@ def slide(
             if not all_enter:
                 stop = entering(diff, row, stop)
             if stop - row >= WORTH:
-                found = (
-                    find_all(data, row, stop, whole, keys, table, records, width, guesses, slots)
-                    if keys
-                    else stop
-                )
-                at = shape[PANE_ROWS]
-                count = count_rows(records, width, at, keys, slots, found - row, opened, count, stamp)
-                at = shape[RUN]
-                add_block(
-                    data, row, found, whole, keys, slots, parts, records, width, at, pool, labels, passed
-                )
-                row = found
-                if found < stop:
+                row, count = enter_block(
+                    data, row, stop, whole, keys, table, records, width, shape[PANE_ROWS], shape[RUN],
+                    guesses, slots, opened, count, stamp, parts, pool, labels, passed,
+                )  # fmt: skip
+                if row < stop:
                     why = WANTS_GROUPS
                     break
                 continue
@@ -297,26 +245,11 @@ def slide(
                 if slot == 0:
                     why = WANTS_GROUPS
                     break
+                count = stamp_group(records, width, slot, stamp, opened, count)
                 base = slot * width
-                if records[base + STAMP] != stamp:
-                    records[base + STAMP] = stamp
-                    opened[count] = slot
-                    count += 1
                 records[base + shape[PANE_ROWS]] += diff[row]
-                accumulate(
-                    data,
-                    row,
-                    diff[row],
-                    parts,
-                    records,
-                    base + shape[RUN],
-                    slot,
-                    pool,
-                    pool,
-                    data,
-                    labels,
-                    passed,
-                )
+                at = base + shape[RUN]
+                accumulate(data, row, diff[row], parts, records, at, slot, pool, pool, data, labels, passed)
             row += 1
         control[OPEN] = count
         control[UNSETTLED] += row - first

@@ -26,8 +26,10 @@ LEFT, RIGHT, PARTNER, WRITTEN, LEFT_ONLY = range(5)
 START = -2
 
 BEGINNING = np.array([0, 0, START, 0, 0], np.int64)
-# The shape of `ahead`: how far the kernel looks ahead, and what it keeps of each change.
-AHEAD = (5, 64)
+# The shape of `ahead`: what is kept of each change, and how many changes the kernel looks ahead. Change i has
+# column i % LOOK_AHEAD.
+LOOK_AHEAD = 64
+AHEAD = (5, LOOK_AHEAD)
 
 
 @compiled(f"int64({V})")
@@ -40,26 +42,26 @@ def null_bits(keys: I64) -> int:
 
 
 @compiled(f"boolean({V}, {V}, int64, {V}, {V}, int64)")
-def comes_first(ts: I64, seq_tick: I64, i: int, other_ts: I64, other_sub: I64, j: int) -> bool:
+def comes_first(ts: I64, seq_tick: I64, i: int, other_ts: I64, other_seq_tick: I64, j: int) -> bool:
     """Whether change i, if there is one, is not later than change j of the other side, if there is one."""
     if i == len(ts) or j == len(other_ts):
         return i < len(ts)
-    return bool(ts[i] < other_ts[j] or (ts[i] == other_ts[j] and seq_tick[i] <= other_sub[j]))
+    return bool(ts[i] < other_ts[j] or (ts[i] == other_ts[j] and seq_tick[i] <= other_seq_tick[j]))
 
 
-@compiled(f"int64({M}, {V}, int64, {M}, {M}, {M}, {M}, {M})")
+@compiled(f"void({M}, {V}, int64, {M}, {M}, {M}, {M}, {M})")
 def look_ahead(
     data: I64, keys: I64, begin: int, slots: I64, heads: I64, others: I64, other_heads: I64, ahead: I64
-) -> int:
-    """Hashes the keys of the next changes into ahead[0], and returns where to look ahead again.
+) -> None:
+    """Hashes the keys of the next changes into ahead[0].
 
     It also reads what these changes will read of both bags. Its reads do not wait for each other, as
     those of one probe do, so a large bag's memory delays have passed before the probes begin.
     """
-    n = min(ahead.shape[1], data.shape[1] - begin)
+    n = min(LOOK_AHEAD, data.shape[1] - begin)
     if n == 1:
         ahead[0, 0] = np.int64(hash_key(data, keys, begin))
-        return begin + 1
+        return
     for k in range(n):
         key_hash = np.int64(hash_key(data, keys, begin + k))
         ahead[0, k] = key_hash
@@ -76,7 +78,6 @@ def look_ahead(
         read ^= slots[ahead[1, k], WORDS] ^ slots[ahead[2, k], WORDS]
         read ^= others[ahead[3, k], WORDS] ^ others[ahead[4, k], WORDS]
     ahead[1, 0] = read  # so that the reads are not left out as useless
-    return int(begin + n)
 
 
 @compiled(f"void({M}, int64, boolean, {M}, int64, {M}, int64)")
@@ -97,25 +98,14 @@ def write_pair(data: I64, row: int, from_left: bool, slots: I64, partner: int, o
 
 @compiled(f"int64(int64, int64, int64, {M}, int64, boolean, {M}, int64, {V}, {V}, {V}, {M}, {V})")
 def pair_up(
-    ts: int,
-    seq_tick: int,
-    diff: int,
-    data: I64,
-    row: int,
-    from_left: bool,
-    slots: I64,
-    partner: int,
-    out_ts: I64,
-    out_sub: I64,
-    out_diff: I64,
-    out_data: I64,
-    cursor: I64,
-) -> int:
+    ts: int, seq_tick: int, diff: int, data: I64, row: int, from_left: bool, slots: I64, partner: int,
+    out_ts: I64, out_seq_tick: I64, out_diff: I64, out_data: I64, cursor: I64,
+) -> int:  # fmt: skip
     """Writes the row beside `partner` and each row after it in the list; returns the first without room."""
     n = cursor[WRITTEN]
     while partner != NONE and n < len(out_ts):
         out_ts[n] = ts
-        out_sub[n] = seq_tick
+        out_seq_tick[n] = seq_tick
         out_diff[n] = diff * slots[partner, WEIGHT]
         write_pair(data, row, from_left, slots, partner, out_data, n)
         n += 1
@@ -124,39 +114,38 @@ def pair_up(
     return partner
 
 
+_BAG = f"{V}, {M}, {M}, {V}, {M}"
 _OUT = f"{V}, {V}, {V}, {M}, {V}"
 
 
-@compiled(f"int64({V}, {V}, {V}, {M}, int64, boolean, {V}, {M}, {M}, {V}, int64, {M}, {_OUT})")
+@compiled(f"int64({V}, {V}, {V}, {M}, int64, boolean, int64, boolean, {_BAG}, {V}, {M}, {M}, {_OUT})")
 def meet(
-    ts: I64,
-    seq_tick: I64,
-    diff: I64,
-    data: I64,
-    row: int,
-    from_left: bool,
-    keys: I64,
-    slots: I64,
-    heads: I64,
-    counts: I64,
-    key_hash: np.int64,
-    others: I64,
-    out_ts: I64,
-    out_sub: I64,
-    out_diff: I64,
-    out_data: I64,
-    cursor: I64,
-) -> int:
+    ts: I64, seq_tick: I64, diff: I64, data: I64, row: int, from_left: bool, null: int, makes_pairs: bool,
+    keys: I64, slots: I64, heads: I64, counts: I64, ahead: I64,
+    other_keys: I64, others: I64, other_heads: I64,
+    out_ts: I64, out_seq_tick: I64, out_diff: I64, out_data: I64, cursor: I64,
+) -> int:  # fmt: skip
     """A change meets its partners in the other side's bag, from cursor[PARTNER] on, and enters its own bag.
 
+    `null` has the NULL bits of the side's keys: a row with a NULL in its key matches nothing, so it is not
+    kept. A change that makes no pairs only enters.
     Returns DONE, or what has run out of room; called again then, it goes on.
     """
+    column = row & (LOOK_AHEAD - 1)
+    if column == 0:
+        look_ahead(data, keys, row, slots, heads, others, other_heads, ahead)
+    if data[-1, row] & null:
+        return DONE
     if is_full(slots, counts):
-        cursor[PARTNER] = START
         return LEFT_FULL if from_left else RIGHT_FULL
+    key_hash = ahead[0, column]
+    if cursor[PARTNER] == START:
+        cursor[PARTNER] = NONE
+        if makes_pairs:
+            cursor[PARTNER] = find_key(others, other_heads, other_keys, data, keys, row, key_hash)
     cursor[PARTNER] = pair_up(
         ts[row], seq_tick[row], diff[row], data, row, from_left, others, cursor[PARTNER],
-        out_ts, out_sub, out_diff, out_data, cursor,
+        out_ts, out_seq_tick, out_diff, out_data, cursor,
     )  # fmt: skip
     if cursor[PARTNER] != NONE:
         return OUTPUT_FULL
@@ -165,74 +154,40 @@ def meet(
     return DONE
 
 
-_SIDE = f"{V}, {V}, {V}, {M}, {V}, {M}, {M}, {V}, {M}"
+_SIDE = f"{V}, {V}, {V}, {M}, {_BAG}"
 
 
-@compiled(f"int64({_SIDE}, {_SIDE}, {V}, {V}, {V}, {M}, {V})")
+@compiled(f"int64({_SIDE}, {_SIDE}, {_OUT})")
 def join(
-    l_ts: I64,
-    l_sub: I64,
-    l_diff: I64,
-    l_data: I64,
-    l_keys: I64,
-    l_slots: I64,
-    l_heads: I64,
-    l_counts: I64,
-    l_ahead: I64,
-    r_ts: I64,
-    r_sub: I64,
-    r_diff: I64,
-    r_data: I64,
-    r_keys: I64,
-    r_slots: I64,
-    r_heads: I64,
-    r_counts: I64,
-    r_ahead: I64,
-    out_ts: I64,
-    out_sub: I64,
-    out_diff: I64,
-    out_data: I64,
-    cursor: I64,
-) -> int:
+    l_ts: I64, l_seq_tick: I64, l_diff: I64, l_data: I64,
+    l_keys: I64, l_slots: I64, l_heads: I64, l_counts: I64, l_ahead: I64,
+    r_ts: I64, r_seq_tick: I64, r_diff: I64, r_data: I64,
+    r_keys: I64, r_slots: I64, r_heads: I64, r_counts: I64, r_ahead: I64,
+    out_ts: I64, out_seq_tick: I64, out_diff: I64, out_data: I64, cursor: I64,
+) -> int:  # fmt: skip
     """Joins the two sides' changes; each side has changes, key columns and a bag (see multimap).
 
-    Returns DONE, or what has run out of room. The caller then makes room and calls again with the
-    same changes and cursor; the cursor begins as a copy of BEGINNING.
-    A row with a NULL in its key matches nothing, so it is not kept.
+    Returns DONE, or what has run out of room. The caller then makes room and calls again with the same
+    changes, cursor, l_ahead and r_ahead; the cursor begins as a copy of BEGINNING.
     """
     l_null, r_null = null_bits(l_keys), null_bits(r_keys)
     i, j = cursor[LEFT], cursor[RIGHT]
-    l_begin, l_end, r_begin, r_end = i, i, j, j
-    left_only = len(cursor) > LEFT_ONLY and cursor[LEFT_ONLY] != 0
+    both = len(cursor) <= LEFT_ONLY or cursor[LEFT_ONLY] == 0
     status = DONE
     while status == DONE and (i < len(l_ts) or j < len(r_ts)):
-        if comes_first(l_ts, l_sub, i, r_ts, r_sub, j):
-            if i == l_end:
-                l_begin = i
-                l_end = look_ahead(l_data, l_keys, i, l_slots, l_heads, r_slots, r_heads, l_ahead)
-            if not l_data[-1, i] & l_null:
-                key_hash = l_ahead[0, i - l_begin]
-                if cursor[PARTNER] == START:
-                    cursor[PARTNER] = find_key(r_slots, r_heads, r_keys, l_data, l_keys, i, key_hash)
-                status = meet(
-                    l_ts, l_sub, l_diff, l_data, i, True, l_keys, l_slots, l_heads, l_counts, key_hash,
-                    r_slots, out_ts, out_sub, out_diff, out_data, cursor,
-                )  # fmt: skip
+        if comes_first(l_ts, l_seq_tick, i, r_ts, r_seq_tick, j):
+            status = meet(
+                l_ts, l_seq_tick, l_diff, l_data, i, True, l_null, True,
+                l_keys, l_slots, l_heads, l_counts, l_ahead, r_keys, r_slots, r_heads,
+                out_ts, out_seq_tick, out_diff, out_data, cursor,
+            )  # fmt: skip
             i += status == DONE
         else:
-            if j == r_end:
-                r_begin = j
-                r_end = look_ahead(r_data, r_keys, j, r_slots, r_heads, l_slots, l_heads, r_ahead)
-            if not r_data[-1, j] & r_null:
-                key_hash = r_ahead[0, j - r_begin]
-                if left_only:
-                    cursor[PARTNER] = NONE
-                elif cursor[PARTNER] == START:
-                    cursor[PARTNER] = find_key(l_slots, l_heads, l_keys, r_data, r_keys, j, key_hash)
-                status = meet(
-                    r_ts, r_sub, r_diff, r_data, j, False, r_keys, r_slots, r_heads, r_counts, key_hash,
-                    l_slots, out_ts, out_sub, out_diff, out_data, cursor,
-                )  # fmt: skip
+            status = meet(
+                r_ts, r_seq_tick, r_diff, r_data, j, False, r_null, both,
+                r_keys, r_slots, r_heads, r_counts, r_ahead, l_keys, l_slots, l_heads,
+                out_ts, out_seq_tick, out_diff, out_data, cursor,
+            )  # fmt: skip
             j += status == DONE
     cursor[LEFT], cursor[RIGHT] = i, j
     return status

@@ -33,8 +33,8 @@ from kasen.engine.join.multiway.kernels.rings import (  # fmt: skip
     HEADS,
     IN_DIFF,
     IN_HASH,
+    IN_SEQ_TICK,
     IN_STRIDE,
-    IN_SUB,
     IN_TS,
     INBOX,
     INDEXES,
@@ -48,7 +48,7 @@ from kasen.engine.join.multiway.kernels.rings import (  # fmt: skip
     NEXT,
     NONE,
     NOW,
-    NOW_SUB,
+    NOW_SEQ_TICK,
     NOW_TS,
     RANGE,
     ROWS,
@@ -74,7 +74,7 @@ TARGET, X, HASHED, BOUND_KEYS, CHECKS, SOURCES = range(6)
 ALL, MIXED, NETTED = range(3)
 
 # `state`: where the kernel stands. The instant, its phase, the input that is looked at, the depth.
-PHASE, INPUT, DEPTH, TS, SUB, LEAVERS, WRITTEN, CANCELS, MODE, DIFF, HASHES, LEAVER, JUNK = range(13)
+PHASE, INPUT, DEPTH, TS, SEQ_TICK, LEAVERS, WRITTEN, CANCELS, MODE, DIFF, HASHES, LEAVER, JUNK = range(13)
 STATE = 13
 SEEK, LEAVE, ENTER = range(3)
 
@@ -86,8 +86,8 @@ C = "int64[:, :, ::1]"
 
 
 @compiled("boolean(int64, int64, int64, int64)")
-def before(ts: Any, seq_tick: Any, other_ts: Any, other_sub: Any) -> Any:
-    return ts < other_ts or (ts == other_ts and seq_tick < other_sub)
+def before(ts: Any, seq_tick: Any, other_ts: Any, other_seq_tick: Any) -> Any:
+    return ts < other_ts or (ts == other_ts and seq_tick < other_seq_tick)
 
 
 @compiled(f"UniTuple(int64, 2)({V}, {M}, int64)")
@@ -97,35 +97,35 @@ def expiry(arena: Any, cfg: Any, i: Any) -> Any:
     if cfg[i, START] == cfg[i, NEXT] or (kind != RANGE and kind != NOW):
         return _GREATEST, _GREATEST
     if kind == NOW:
-        return cfg[i, NOW_TS], cfg[i, NOW_SUB] + 1
+        return cfg[i, NOW_TS], cfg[i, NOW_SEQ_TICK] + 1
     ts = arena[time_place(cfg, i, cfg[i, START])]
     return (_GREATEST if ts >= _GREATEST - cfg[i, LENGTH] else ts + cfg[i, LENGTH] + 1), 0
 
 
 @compiled(f"boolean({V}, {M}, {V}, {V}, int64, int64)")
-def seek(arena: Any, cfg: Any, inbox: Any, state: Any, upto_ts: Any, upto_sub: Any) -> Any:
+def seek(arena: Any, cfg: Any, inbox: Any, state: Any, upto_ts: Any, upto_seq_tick: Any) -> Any:
     """Finds the next instant before the frontier at which something happens; whether there is one."""
-    ts, seq_tick = upto_ts, upto_sub
+    ts, seq_tick = upto_ts, upto_seq_tick
     for i in range(len(cfg)):
         if cfg[i, AT] < cfg[i, COUNT]:
             row = cfg[i, INBOX] + cfg[i, AT] * cfg[i, IN_STRIDE]
-            if before(inbox[row + IN_TS], inbox[row + IN_SUB], ts, seq_tick):
-                ts, seq_tick = inbox[row + IN_TS], inbox[row + IN_SUB]
+            if before(inbox[row + IN_TS], inbox[row + IN_SEQ_TICK], ts, seq_tick):
+                ts, seq_tick = inbox[row + IN_TS], inbox[row + IN_SEQ_TICK]
         if state[MODE] == ALL:
-            out_ts, out_sub = expiry(arena, cfg, i)
-            if before(out_ts, out_sub, ts, seq_tick):
-                ts, seq_tick = out_ts, out_sub
-    state[TS], state[SUB] = ts, seq_tick
-    return before(ts, seq_tick, upto_ts, upto_sub)
+            out_ts, out_seq_tick = expiry(arena, cfg, i)
+            if before(out_ts, out_seq_tick, ts, seq_tick):
+                ts, seq_tick = out_ts, out_seq_tick
+    state[TS], state[SEQ_TICK] = ts, seq_tick
+    return before(ts, seq_tick, upto_ts, upto_seq_tick)
 
 
 @compiled(f"void({V}, {M}, {V}, {V}, int64)")
 def gather(arena: Any, cfg: Any, inbox: Any, state: Any, i: Any) -> None:
     """Which rows of input i enter and leave at this instant; those that left before it go without a word."""
-    ts, seq_tick = state[TS], state[SUB]
+    ts, seq_tick = state[TS], state[SEQ_TICK]
     at, stride = cfg[i, AT], cfg[i, IN_STRIDE]
     row = cfg[i, INBOX] + at * stride
-    while at < cfg[i, COUNT] and inbox[row + IN_TS] == ts and inbox[row + IN_SUB] == seq_tick:
+    while at < cfg[i, COUNT] and inbox[row + IN_TS] == ts and inbox[row + IN_SEQ_TICK] == seq_tick:
         at += 1
         row += stride
     cfg[i, ARRIVED] = at
@@ -136,21 +136,21 @@ def gather(arena: Any, cfg: Any, inbox: Any, state: Any, i: Any) -> None:
         cfg[i, STAYING] = at - entering
         cfg[i, LEAVE_TO] = max(cfg[i, START], cfg[i, NEXT] + entering - cfg[i, LENGTH])
     elif kind == RANGE:
-        out_ts, out_sub = expiry(arena, cfg, i)
-        while before(out_ts, out_sub, ts, seq_tick):
+        out_ts, out_seq_tick = expiry(arena, cfg, i)
+        while before(out_ts, out_seq_tick, ts, seq_tick):
             cfg[i, START] += 1
-            out_ts, out_sub = expiry(arena, cfg, i)
+            out_ts, out_seq_tick = expiry(arena, cfg, i)
         oldest = cfg[i, START]
-        while out_ts == ts and out_sub == seq_tick:
+        while out_ts == ts and out_seq_tick == seq_tick:
             cfg[i, START] += 1
-            out_ts, out_sub = expiry(arena, cfg, i)
+            out_ts, out_seq_tick = expiry(arena, cfg, i)
         cfg[i, LEAVE_TO] = cfg[i, START]
         cfg[i, START] = oldest
     elif kind == NOW:
-        out_ts, out_sub = expiry(arena, cfg, i)
-        if before(out_ts, out_sub, ts, seq_tick):
+        out_ts, out_seq_tick = expiry(arena, cfg, i)
+        if before(out_ts, out_seq_tick, ts, seq_tick):
             cfg[i, START] = cfg[i, NEXT]
-        cfg[i, LEAVE_TO] = cfg[i, NEXT] if out_ts == ts and out_sub == seq_tick else cfg[i, START]
+        cfg[i, LEAVE_TO] = cfg[i, NEXT] if out_ts == ts and out_seq_tick == seq_tick else cfg[i, START]
     else:
         cfg[i, LEAVE_TO] = cfg[i, START]
 
@@ -252,12 +252,12 @@ def first(
 
 @compiled(f"void({V}, {M}, {V}, int64, {V}, {V}, {V}, {M}, {M}, {V})")
 def write(
-    arena: Any, cfg: Any, bound: Any, diff: Any, out_ts: Any, out_sub: Any, out_diff: Any, out_data: Any,
+    arena: Any, cfg: Any, bound: Any, diff: Any, out_ts: Any, out_seq_tick: Any, out_diff: Any, out_data: Any,
     columns: Any, state: Any,
 ) -> None:  # fmt: skip
     """Writes the combination of bound rows; `columns` [n, 3]: input, place and NULL bit of each column."""
     n = state[WRITTEN]
-    out_ts[n], out_sub[n], out_diff[n] = state[TS], state[SUB], diff
+    out_ts[n], out_seq_tick[n], out_diff[n] = state[TS], state[SEQ_TICK], diff
     any_null = 0
     for i in range(len(cfg)):
         any_null |= arena[bound[i] + cfg[i, WORDS_AT] + cfg[i, WORDS] - 1]
@@ -276,7 +276,7 @@ def write(
 @compiled(f"boolean({V}, {M}, {M}, {C}, {C}, {V}, {V}, {V}, {V}, {V}, {V}, {V}, {M}, {M})")
 def combine(
     arena: Any, cfg: Any, index: Any, probe: Any, seen: Any, bound: Any, chosen: Any, inbox: Any, state: Any,
-    out_ts: Any, out_sub: Any, out_diff: Any, out_data: Any, columns: Any,
+    out_ts: Any, out_seq_tick: Any, out_diff: Any, out_data: Any, columns: Any,
 ) -> Any:  # fmt: skip
     """Writes every combination of the bound row of state[INPUT] with the other windows; False: no room.
 
@@ -307,7 +307,7 @@ def combine(
                 state[DEPTH] = d
                 return False
             seen[i, j, 1] += 1
-            write(arena, cfg, bound, state[DIFF], out_ts, out_sub, out_diff, out_data, columns, state)
+            write(arena, cfg, bound, state[DIFF], out_ts, out_seq_tick, out_diff, out_data, columns, state)
         link = bound[probe[i, d, TARGET]] + index[probe[i, d, X], LINK]
         chosen[d] = settle(arena, cfg, index, probe, bound, i, d, link, arena[link])
     state[DEPTH] = NONE
@@ -389,7 +389,7 @@ def settle_in(arena: Any, cfg: Any, index: Any, inbox: Any, state: Any, at: Any)
             head = index[x, HEADS] + (inbox[at + IN_HASH + own] & index[x, MASK])
             arena[place(cfg, i, cfg[i, NEXT]) + index[x, LINK]] = arena[head]
             arena[head] = cfg[i, NEXT]
-    cfg[i, NOW_TS], cfg[i, NOW_SUB] = state[TS], state[SUB]
+    cfg[i, NOW_TS], cfg[i, NOW_SEQ_TICK] = state[TS], state[SEQ_TICK]
     cfg[i, NEXT] += 1
     cfg[i, AT] += 1
 
@@ -470,7 +470,8 @@ _TABLES = f"{V}, {M}, {M}, {C}, {C}, {V}, {V}, {V}, {V}, int64, int64, {V}, {V},
 @compiled(f"int64({_TABLES})", inline=False)
 def join(
     arena: Any, cfg: Any, index: Any, probe: Any, seen: Any, bound: Any, chosen: Any, inbox: Any, state: Any,
-    upto_ts: Any, upto_sub: Any, out_ts: Any, out_sub: Any, out_diff: Any, out_data: Any, columns: Any,
+    upto_ts: Any, upto_seq_tick: Any, out_ts: Any, out_seq_tick: Any, out_diff: Any, out_data: Any,
+    columns: Any,
 ) -> Any:  # fmt: skip
     """Runs all instants before the frontier. Returns DONE, or what has run out of room.
 
@@ -480,7 +481,7 @@ def join(
     while True:
         if state[DEPTH] == NONE:
             if state[PHASE] == SEEK:
-                if not seek(arena, cfg, inbox, state, upto_ts, upto_sub):
+                if not seek(arena, cfg, inbox, state, upto_ts, upto_seq_tick):
                     return DONE
                 begin(arena, cfg, inbox, state)
                 state[PHASE], state[INPUT] = LEAVE, 0
@@ -494,8 +495,8 @@ def join(
                     state[PHASE] = SEEK
                     continue
         done = combine(
-            arena, cfg, index, probe, seen, bound, chosen, inbox, state, out_ts, out_sub, out_diff, out_data,
-            columns,
+            arena, cfg, index, probe, seen, bound, chosen, inbox, state,
+            out_ts, out_seq_tick, out_diff, out_data, columns,
         )  # fmt: skip
         if not done:
             return OUTPUT_FULL

@@ -1,6 +1,6 @@
 """The parallel MJoin of [LowDelayJoin]: semi-joins side by side, then a lazy cross product.
 
-`dispatch` lays down what happens, in order, as `events` [n, 5]: ts, sub, input, row number, diff. +1 is
+`dispatch` lays down what happens, in order, as `events` [n, 5]: ts, seq_tick, input, row number, diff. +1 is
 a row that enters, -1 one that leaves and has to meet the others, 0 only moves the input's START.
 All rows are in their rings by then, and none is written over before the call is done. After that each window
 needs nobody: `semi_join` goes through the events, lets its own rows come and go, and notes for each row of
@@ -19,7 +19,7 @@ from kasen.engine.join.multiway.kernels.mjoin import (
     DEPTH,
     INPUT,
     LEAVERS,
-    SUB,
+    SEQ_TICK,
     TS,
     WRITTEN,
     begin,
@@ -45,7 +45,7 @@ from kasen.engine.join.multiway.kernels.rings import (
     MASK,
     NEXT,
     NONE,
-    NOW_SUB,
+    NOW_SEQ_TICK,
     NOW_TS,
     ROWS,
     START,
@@ -57,7 +57,7 @@ from kasen.engine.kernels.compiled import M, V, compiled
 from kasen.engine.kernels.hashing import GOLDEN, mix
 
 # The fields of an event.
-E_TS, E_SUB, E_INPUT, E_NUMBER, E_DIFF = range(5)
+E_TS, E_SEQ_TICK, E_INPUT, E_NUMBER, E_DIFF = range(5)
 FIELDS = 5
 
 # `cursor` of a semi-join: the next event, the next match of it, the matches noted.
@@ -67,24 +67,24 @@ FRESH = -2
 
 @compiled(f"int64({V}, {M}, {V}, {V}, int64, int64, {M}, {V})", inline=False)
 def dispatch(
-    arena: Any, cfg: Any, inbox: Any, state: Any, upto_ts: Any, upto_sub: Any, events: Any, told: Any
+    arena: Any, cfg: Any, inbox: Any, state: Any, upto_ts: Any, upto_seq_tick: Any, events: Any, told: Any
 ) -> Any:
     """Writes all arrivals into their rings and all events, for which there is room; returns their number.
 
     `told` begins as each input's START.
     """
     n = 0
-    while seek(arena, cfg, inbox, state, upto_ts, upto_sub):
+    while seek(arena, cfg, inbox, state, upto_ts, upto_seq_tick):
         begin(arena, cfg, inbox, state)
-        ts, seq_tick = state[TS], state[SUB]
+        ts, seq_tick = state[TS], state[SEQ_TICK]
         for i in range(len(cfg)):
             if state[LEAVERS]:
                 for number in range(cfg[i, START], cfg[i, LEAVE_TO]):
-                    events[n, E_TS], events[n, E_SUB], events[n, E_INPUT] = ts, seq_tick, i
+                    events[n, E_TS], events[n, E_SEQ_TICK], events[n, E_INPUT] = ts, seq_tick, i
                     events[n, E_NUMBER], events[n, E_DIFF] = number, -1
                     n += 1
             # Rows also leave without a word, some of them before this instant.
-            events[n, E_TS], events[n, E_SUB], events[n, E_INPUT] = ts, seq_tick, i
+            events[n, E_TS], events[n, E_SEQ_TICK], events[n, E_INPUT] = ts, seq_tick, i
             events[n, E_NUMBER], events[n, E_DIFF] = cfg[i, LEAVE_TO], 0
             n += cfg[i, LEAVE_TO] > told[i]
             told[i] = cfg[i, START] = cfg[i, LEAVE_TO]
@@ -96,10 +96,10 @@ def dispatch(
                     continue
                 enter(arena, cfg, i, inbox, at)
                 if not null:
-                    events[n, E_TS], events[n, E_SUB], events[n, E_INPUT] = ts, seq_tick, i
+                    events[n, E_TS], events[n, E_SEQ_TICK], events[n, E_INPUT] = ts, seq_tick, i
                     events[n, E_NUMBER], events[n, E_DIFF] = cfg[i, NEXT], 1
                     n += 1
-                cfg[i, NOW_TS], cfg[i, NOW_SUB] = ts, seq_tick
+                cfg[i, NOW_TS], cfg[i, NOW_SEQ_TICK] = ts, seq_tick
                 cfg[i, NEXT] += 1
             cfg[i, AT] = cfg[i, ARRIVED]
     return n
@@ -175,7 +175,7 @@ def satisfied(arena: Any, checks: Any, bound: Any) -> Any:
 )
 def merge(
     arena: Any, cfg: Any, events: Any, count: Any, spans: Any, noted: Any, checks: Any, bound: Any,
-    hands: Any, state: Any, out_ts: Any, out_sub: Any, out_diff: Any, out_data: Any, columns: Any,
+    hands: Any, state: Any, out_ts: Any, out_seq_tick: Any, out_diff: Any, out_data: Any, columns: Any,
 ) -> Any:  # fmt: skip
     """Writes the combinations of all events; returns False when the output is full.
 
@@ -196,7 +196,7 @@ def merge(
             for j in range(inputs):
                 hands[j] = spans[j, e]
             state[DEPTH] = 0
-        state[TS], state[SUB] = events[e, E_TS], events[e, E_SUB]
+        state[TS], state[SEQ_TICK] = events[e, E_TS], events[e, E_SEQ_TICK]
         bound[i] = place(cfg, i, events[e, E_NUMBER])
         turning = True
         while turning:
@@ -206,7 +206,7 @@ def merge(
                 if j != i:
                     bound[j] = place(cfg, j, noted[j, hands[j]])
             if satisfied(arena, checks, bound):
-                write(arena, cfg, bound, diff, out_ts, out_sub, out_diff, out_data, columns, state)
+                write(arena, cfg, bound, diff, out_ts, out_seq_tick, out_diff, out_data, columns, state)
             # The next combination: as on a clock, a hand that has gone round moves the next one.
             j = 0
             while j < inputs:

@@ -13,7 +13,7 @@ along a chain, it ends at the first number below START: what has left the window
 ring in its steady state writes only the rows that enter. Rows that leave out of turn (BAG) have DEAD as
 their time, and are unlinked by whoever comes by next.
 
-A row of the inbox, where the arrivals of a call wait, is ts, sub, diff, a hash for each index, the words.
+A row of the inbox, where the arrivals of a call wait, is ts, seq_tick, diff, a hash per index, the words.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ RING, TIMES, CAPACITY, ZERO, INBOX = range(9, 14)
 # Marks: the oldest row in the window, the number of the next to enter; the next and the last arrival.
 START, NEXT, AT, COUNT = range(14, 18)
 # Of the instant that runs: arrivals and leavers end here, the first arrival that stays; the rows' instant.
-ARRIVED, LEAVE_TO, STAYING, NOW_TS, NOW_SUB, AHEAD = range(18, 24)
+ARRIVED, LEAVE_TO, STAYING, NOW_TS, NOW_SEQ_TICK, AHEAD = range(18, 24)
 FIELDS = 24
 
 # The fields of `index`; the places of the key's words in a row follow.
 HEADS, MASK, LINK, KEYS, KEY = range(5)
 
 # The fields of an inbox row in front of its hashes.
-IN_TS, IN_SUB, IN_DIFF, IN_HASH = range(4)
+IN_TS, IN_SEQ_TICK, IN_DIFF, IN_HASH = range(4)
 
 NONE = -1
 DEAD = -(2**63)
@@ -125,7 +125,7 @@ def receive(ts: Any, seq_tick: Any, diff: Any, data: Any, cfg: Any, index: Any, 
     words, first, indexes = cfg[i, WORDS], cfg[i, FIRST_INDEX], cfg[i, INDEXES]
     to = cfg[i, INBOX]
     for n in range(len(ts)):
-        inbox[to + IN_TS], inbox[to + IN_SUB], inbox[to + IN_DIFF] = ts[n], seq_tick[n], diff[n]
+        inbox[to + IN_TS], inbox[to + IN_SEQ_TICK], inbox[to + IN_DIFF] = ts[n], seq_tick[n], diff[n]
         for x in range(indexes):
             state = GOLDEN
             for k in range(index[first + x, KEYS]):

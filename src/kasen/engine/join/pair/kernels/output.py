@@ -24,27 +24,29 @@ def verify(store: Any, cfg: Any, keys: Any, pairs: Any, count: Any) -> Any:
 
 @compiled(f"void({V}, {M}, {J}, {V}, int64, {V}, {V}, int64)", inline=False)
 def instants(
-    store: Any, cfg: Any, pairs: Any, subs: Any, count: Any, ts: Any, seq_tick: Any, to: Any
+    store: Any, cfg: Any, pairs: Any, seq_ticks: Any, count: Any, ts: Any, seq_tick: Any, to: Any
 ) -> None:
     """The instants of pairs none of which leave, into the places from `to` on: those of their arrivals.
 
-    `subs` are those of the call's arrivals, the left side's first; if empty, they are not written.
+    `seq_ticks` are those of the call's arrivals, the left side's first; if empty, they are not written.
     """
     l_at, r_at = row_place(cfg, 0, 0), row_place(cfg, 1, 0)
     for n in range(count):
         side = pairs[PAIR_AT, n] & 1
         number = np.int64(pairs[PAIR_RIGHT, n] if side else pairs[PAIR_LEFT, n])
         ts[to + n] = store[np.uint64(number + (r_at if side else l_at))]
-    if len(subs):
+    if len(seq_ticks):
         l_at, r_at = -cfg[0, FIRST], cfg[0, COUNT] - cfg[1, FIRST]
         for n in range(count):
             side = pairs[PAIR_AT, n] & 1
             number = np.int64(pairs[PAIR_RIGHT, n] if side else pairs[PAIR_LEFT, n])
-            seq_tick[to + n] = subs[np.uint64(number + (r_at if side else l_at))]
+            seq_tick[to + n] = seq_ticks[np.uint64(number + (r_at if side else l_at))]
 
 
 @compiled(f"void({V}, {M}, {J}, {V}, {V}, {V}, {V})", inline=False)
-def mixed_instants(store: Any, cfg: Any, pairs: Any, subs: Any, ts: Any, seq_tick: Any, diff: Any) -> None:
+def mixed_instants(
+    store: Any, cfg: Any, pairs: Any, seq_ticks: Any, ts: Any, seq_tick: Any, diff: Any
+) -> None:
     """As `instants`, for pairs some of which leave."""
     for n in range(len(ts)):
         code = np.int64(pairs[PAIR_AT, n])
@@ -55,7 +57,7 @@ def mixed_instants(store: Any, cfg: Any, pairs: Any, subs: Any, ts: Any, seq_tic
             at = ~code >> 1
         diff[n] = 1 if code >= 0 else -1
         ts[n] = store[row_place(cfg, side, cfg[side, FIRST] + at)]
-        seq_tick[n] = subs[at + cfg[0, COUNT] * side]
+        seq_tick[n] = seq_ticks[at + cfg[0, COUNT] * side]
 
 
 @compiled(f"void({V}, {M}, {J}, {M}, int64, {M}, int64)", inline=False)

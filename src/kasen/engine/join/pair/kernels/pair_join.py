@@ -32,7 +32,7 @@ from kasen.engine.join.pair.kernels.rows import (
     LINKS_AT,
     NEXT,
     NONE,
-    NOW_SUB,
+    NOW_SEQ_TICK,
     NOW_TS,
     ROOM,
     START,
@@ -52,7 +52,7 @@ from kasen.engine.join.pair.kernels.rows import (
 from kasen.engine.kernels.compiled import M, V, compiled
 
 # What `match` says when it returns: the pairs, or the table, are to be given more room. Only the first of two
-# stages (see pair_stages) says SPECIAL: `match` is to go on.
+# stages (see `stages`) says SPECIAL: `match` is to go on.
 DONE, PAIRS_FULL, TABLE_FULL, SPECIAL = range(4)
 
 # `cursor`: the arrivals taken of each side and of both, the pairs written; what is being done, the block's
@@ -88,7 +88,7 @@ J = "int32[:, ::1]"
 
 
 @compiled(f"Tuple((int64, boolean))({V}, {M}, {V}, {V}, {V}, {J}, int64)")
-def merge(store: Any, cfg: Any, l_sub: Any, r_sub: Any, cursor: Any, work: Any, most: Any) -> Any:
+def merge(store: Any, cfg: Any, l_seq_tick: Any, r_seq_tick: Any, cursor: Any, work: Any, most: Any) -> Any:
     """The next arrivals of both sides in order; how many, and whether both sides have one at an instant."""
     i, j, n, m = cursor[LEFT], cursor[RIGHT], cfg[0, COUNT], cfg[1, COUNT]
     l_ts, r_ts = row_place(cfg, 0, cfg[0, FIRST]), row_place(cfg, 1, cfg[1, FIRST])
@@ -99,7 +99,7 @@ def merge(store: Any, cfg: Any, l_sub: Any, r_sub: Any, cursor: Any, work: Any, 
     while both > 0:
         for k in range(at, at + both):
             a, b = store[np.uint64(l_ts + i)], store[np.uint64(r_ts + j)]
-            s, t = l_sub[np.uint64(i)], r_sub[np.uint64(j)]
+            s, t = l_seq_tick[np.uint64(i)], r_seq_tick[np.uint64(j)]
             equal = np.int64(a == b)
             tied |= equal & np.int64(s == t)
             left = np.int64(a < b) | (equal & np.int64(s <= t))
@@ -132,14 +132,16 @@ def ties(store: Any, cfg: Any, side: Any, seq_tick: Any, begin: Any, end: Any) -
 
 
 @compiled(f"UniTuple(int64, 2)({V}, {M}, {V}, {V}, int64)")
-def instant_of(store: Any, cfg: Any, l_sub: Any, r_sub: Any, id_: Any) -> Any:
+def instant_of(store: Any, cfg: Any, l_seq_tick: Any, r_seq_tick: Any, id_: Any) -> Any:
     side, number = id_ & 1, id_ >> 1
     at = number - cfg[side, FIRST]
-    return store[row_place(cfg, side, number)], r_sub[at] if side else l_sub[at]
+    return store[row_place(cfg, side, number)], r_seq_tick[at] if side else l_seq_tick[at]
 
 
 @compiled(f"int64({V}, {M}, {V}, {V}, {V}, {J}, int64)")
-def before_ties(store: Any, cfg: Any, l_sub: Any, r_sub: Any, cursor: Any, work: Any, count: Any) -> Any:
+def before_ties(
+    store: Any, cfg: Any, l_seq_tick: Any, r_seq_tick: Any, cursor: Any, work: Any, count: Any
+) -> Any:
     """How many of the block's first arrivals are alone at their instants."""
     l_end, r_end = cursor[LEFT], cursor[RIGHT]
     for t in range(count):
@@ -147,11 +149,11 @@ def before_ties(store: Any, cfg: Any, l_sub: Any, r_sub: Any, cursor: Any, work:
             r_end += 1
         else:
             l_end += 1
-        ts, seq_tick = instant_of(store, cfg, l_sub, r_sub, work[_ID, t])
+        ts, seq_tick = instant_of(store, cfg, l_seq_tick, r_seq_tick, work[_ID, t])
         l_at, r_at = row_place(cfg, 0, cfg[0, FIRST] + l_end), row_place(cfg, 1, cfg[1, FIRST] + r_end)
-        if l_end < cfg[0, COUNT] and store[l_at] == ts and l_sub[l_end] == seq_tick:
+        if l_end < cfg[0, COUNT] and store[l_at] == ts and l_seq_tick[l_end] == seq_tick:
             return t
-        if r_end < cfg[1, COUNT] and store[r_at] == ts and r_sub[r_end] == seq_tick:
+        if r_end < cfg[1, COUNT] and store[r_at] == ts and r_seq_tick[r_end] == seq_tick:
             return t
     return count
 
@@ -206,8 +208,8 @@ def marks_of(cfg: Any, l_marks: Any, r_marks: Any, id_: Any) -> Any:
 
 @compiled(f"Tuple((int64, int64))({V}, {M}, {', '.join(['int64'] * 9)})")
 def release(
-    store: Any, cfg: Any, w: Any, start: Any, end: Any, ts: Any, seq_tick: Any, now_ts: Any, now_sub: Any,
-    before: Any, gone: Any,
+    store: Any, cfg: Any, w: Any, start: Any, end: Any, ts: Any, seq_tick: Any, now_ts: Any,
+    now_seq_tick: Any, before: Any, gone: Any,
 ) -> Any:  # fmt: skip
     """What time takes from a window at an instant: the first that leaves just then, the first that stays.
 
@@ -223,9 +225,9 @@ def release(
             start += 1
         return first, start
     if cfg[w, KIND] == NOW:
-        if now_ts == ts and now_sub == seq_tick:
+        if now_ts == ts and now_seq_tick == seq_tick:
             return start, start
-        return start if now_ts == ts and now_sub + 1 == seq_tick else end, end
+        return start if now_ts == ts and now_seq_tick + 1 == seq_tick else end, end
     leaving = NONE
     while start < end:
         entered = store[row_place(cfg, w, start)]
@@ -253,20 +255,23 @@ def may_cancel(store: Any, cfg: Any, keys: Any, id_: Any, w: Any, begin: Any, en
 
 @compiled(f"int64({V}, {M}, {M}, {V}, {V}, {M}, {M}, {J}, int64)", inline=False)
 def hold(
-    store: Any, cfg: Any, keys: Any, l_sub: Any, r_sub: Any, l_marks: Any, r_marks: Any, work: Any, count: Any
-) -> Any:
+    store: Any, cfg: Any, keys: Any, l_seq_tick: Any, r_seq_tick: Any, l_marks: Any, r_marks: Any,
+    work: Any, count: Any,
+) -> Any:  # fmt: skip
     """As hold_counts, for windows of any kind. Moves START."""
     l_start, l_next, r_start, r_next = cfg[0, START], cfg[0, NEXT], cfg[1, START], cfg[1, NEXT]
     t = 0
     while t < count:
         id_ = np.int64(work[_ID, t])
-        ts, seq_tick = instant_of(store, cfg, l_sub, r_sub, id_)
+        ts, seq_tick = instant_of(store, cfg, l_seq_tick, r_seq_tick, id_)
         l_before, l_last, r_before, r_last = marks_of(cfg, l_marks, r_marks, id_)
         l_gone, l_to = release(
-            store, cfg, 0, l_start, l_next, ts, seq_tick, cfg[0, NOW_TS], cfg[0, NOW_SUB], l_before, l_last
+            store, cfg, 0, l_start, l_next, ts, seq_tick, cfg[0, NOW_TS], cfg[0, NOW_SEQ_TICK],
+            l_before, l_last,
         )  # fmt: skip
         r_gone, r_to = release(
-            store, cfg, 1, r_start, r_next, ts, seq_tick, cfg[1, NOW_TS], cfg[1, NOW_SUB], r_before, r_last
+            store, cfg, 1, r_start, r_next, ts, seq_tick, cfg[1, NOW_TS], cfg[1, NOW_SEQ_TICK],
+            r_before, r_last,
         )  # fmt: skip
         side = id_ & 1
         if side and cfg[1, KIND] == ROWS and r_next - r_to == cfg[1, LENGTH]:
@@ -284,7 +289,7 @@ def hold(
         ):
             # Others of its instant, on other shards, have pushed it out already.
             work[_LEAST, t] = _NOBODY
-        cfg[side, NOW_TS], cfg[side, NOW_SUB] = ts, seq_tick
+        cfg[side, NOW_TS], cfg[side, NOW_SEQ_TICK] = ts, seq_tick
         l_next += 1 - side
         r_next += side
         t += 1
@@ -452,7 +457,7 @@ def leavers(
     # Of a COUNTED window, arrivals may leave as they come.
     end = next_ + arrivals if cfg[w, KIND] == COUNTED else next_
     gone, to = release(
-        store, cfg, w, cfg[w, START], end, ts, seq_tick, cfg[w, NOW_TS], cfg[w, NOW_SUB], before, last
+        store, cfg, w, cfg[w, START], end, ts, seq_tick, cfg[w, NOW_TS], cfg[w, NOW_SEQ_TICK], before, last
     )  # fmt: skip
     start = max(to, next_ + arrivals - cfg[w, LENGTH]) if cfg[w, KIND] == ROWS else to
     return gone, min(start, next_), start
@@ -460,7 +465,7 @@ def leavers(
 
 @compiled(f"void({V}, {V}, {V}, {V}, int64, int64, {M})", inline=False)
 def count_marks(
-    ts: Any, seq_tick: Any, every_ts: Any, every_sub: Any, gone: Any, window: Any, marks: Any
+    ts: Any, seq_tick: Any, every_ts: Any, every_seq_tick: Any, gone: Any, window: Any, marks: Any
 ) -> None:
     """Writes a window's marks of arrivals at instants that ascend; `every` are its whole stream's.
 
@@ -469,28 +474,28 @@ def count_marks(
     i = 0
     for n in range(len(ts)):
         while i < len(every_ts) and (
-            every_ts[i] < ts[n] or (every_ts[i] == ts[n] and every_sub[i] < seq_tick[n])
+            every_ts[i] < ts[n] or (every_ts[i] == ts[n] and every_seq_tick[i] < seq_tick[n])
         ):
             i += 1
         j = i
-        while j < len(every_ts) and every_ts[j] == ts[n] and every_sub[j] == seq_tick[n]:
+        while j < len(every_ts) and every_ts[j] == ts[n] and every_seq_tick[j] == seq_tick[n]:
             j += 1
         marks[n, 2 * window], marks[n, 2 * window + 1] = gone + i, gone + j
 
 
 @compiled(f"UniTuple(int64, 4)({V}, {M}, {V}, {V}, {V})")
-def next_instant(store: Any, cfg: Any, l_sub: Any, r_sub: Any, cursor: Any) -> Any:
+def next_instant(store: Any, cfg: Any, l_seq_tick: Any, r_seq_tick: Any, cursor: Any) -> Any:
     """The next arrivals' instant, and how many there are of each side."""
     i, j = cursor[LEFT], cursor[RIGHT]
     ts = seq_tick = _GREATEST
     l_at, r_at = row_place(cfg, 0, cfg[0, FIRST]), row_place(cfg, 1, cfg[1, FIRST])
     if i < cfg[0, COUNT]:
-        ts, seq_tick = store[l_at + i], l_sub[i]
-    if j < cfg[1, COUNT] and (store[r_at + j] < ts or (store[r_at + j] == ts and r_sub[j] < seq_tick)):
-        ts, seq_tick = store[r_at + j], r_sub[j]
-    while i < cfg[0, COUNT] and store[l_at + i] == ts and l_sub[i] == seq_tick:
+        ts, seq_tick = store[l_at + i], l_seq_tick[i]
+    if j < cfg[1, COUNT] and (store[r_at + j] < ts or (store[r_at + j] == ts and r_seq_tick[j] < seq_tick)):
+        ts, seq_tick = store[r_at + j], r_seq_tick[j]
+    while i < cfg[0, COUNT] and store[l_at + i] == ts and l_seq_tick[i] == seq_tick:
         i += 1
-    while j < cfg[1, COUNT] and store[r_at + j] == ts and r_sub[j] == seq_tick:
+    while j < cfg[1, COUNT] and store[r_at + j] == ts and r_seq_tick[j] == seq_tick:
         j += 1
     return ts, seq_tick, i - cursor[LEFT], j - cursor[RIGHT]
 
@@ -524,12 +529,12 @@ def next_id(cfg: Any, cursor: Any, lefts: Any) -> Any:
 
 @compiled(f"boolean({RUN}, {J})", inline=False)
 def leave(
-    store: Any, cfg: Any, keys: Any, links: Any, table: Any, heads: Any, l_sub: Any, r_sub: Any,
+    store: Any, cfg: Any, keys: Any, links: Any, table: Any, heads: Any, l_seq_tick: Any, r_seq_tick: Any,
     l_marks: Any, r_marks: Any, cursor: Any, pairs: Any,
 ) -> Any:  # fmt: skip
     """Writes the pairs that leave at the next arrivals' instant; whether there was room for them."""
     before = cursor[WRITTEN]
-    ts, seq_tick, n, m = next_instant(store, cfg, l_sub, r_sub, cursor)
+    ts, seq_tick, n, m = next_instant(store, cfg, l_seq_tick, r_seq_tick, cursor)
     l_next, r_next = cfg[0, NEXT], cfg[1, NEXT]
     l_before, l_last, r_before, r_last = marks_of(cfg, l_marks, r_marks, next_id(cfg, cursor, n))
     l_gone, l_stay, _ = leavers(store, cfg, 0, ts, seq_tick, n, l_next, l_before, l_last)
@@ -547,12 +552,12 @@ def leave(
 
 @compiled(f"boolean({RUN}, {J})", inline=False)
 def arrive(
-    store: Any, cfg: Any, keys: Any, links: Any, table: Any, heads: Any, l_sub: Any, r_sub: Any,
+    store: Any, cfg: Any, keys: Any, links: Any, table: Any, heads: Any, l_seq_tick: Any, r_seq_tick: Any,
     l_marks: Any, r_marks: Any, cursor: Any, pairs: Any,
 ) -> Any:  # fmt: skip
     """Writes the pairs that the next instant brings, whose arrivals are in their chains, and takes these."""
     before = cursor[WRITTEN]
-    ts, seq_tick, n, m = next_instant(store, cfg, l_sub, r_sub, cursor)
+    ts, seq_tick, n, m = next_instant(store, cfg, l_seq_tick, r_seq_tick, cursor)
     l_next, r_next = cfg[0, NEXT], cfg[1, NEXT]
     l_before, l_last, r_before, r_last = marks_of(cfg, l_marks, r_marks, next_id(cfg, cursor, n))
     _, l_stay, l_start = leavers(store, cfg, 0, ts, seq_tick, n, l_next, l_before, l_last)
@@ -569,9 +574,9 @@ def arrive(
         return False
     cfg[0, START], cfg[1, START] = l_start, r_start
     if n:
-        cfg[0, NOW_TS], cfg[0, NOW_SUB] = ts, seq_tick
+        cfg[0, NOW_TS], cfg[0, NOW_SEQ_TICK] = ts, seq_tick
     if m:
-        cfg[1, NOW_TS], cfg[1, NOW_SUB] = ts, seq_tick
+        cfg[1, NOW_TS], cfg[1, NOW_SEQ_TICK] = ts, seq_tick
     cfg[0, NEXT] += n
     cfg[1, NEXT] += m
     cursor[LEFT] += n
@@ -603,8 +608,8 @@ def plan(
     store: Any,
     cfg: Any,
     keys: Any,
-    l_sub: Any,
-    r_sub: Any,
+    l_seq_tick: Any,
+    r_seq_tick: Any,
     l_marks: Any,
     r_marks: Any,
     cursor: Any,
@@ -613,20 +618,20 @@ def plan(
     """The next block: its arrivals' ids and the least ids that they may meet. Its size; 0 if the next instant
     must be done by itself."""
     most = min(cursor[SIZE], work.shape[1])
-    count, tied = merge(store, cfg, l_sub, r_sub, cursor, work, most)
+    count, tied = merge(store, cfg, l_seq_tick, r_seq_tick, cursor, work, most)
     if cfg[0, KIND] != UNBOUNDED or cfg[1, KIND] != UNBOUNDED:
         lefts = lefts_of(work, count)
         l_end, r_end = cursor[LEFT] + lefts, cursor[RIGHT] + count - lefts
-        tied = tied or ties(store, cfg, 0, l_sub, cursor[LEFT], l_end)
-        tied = tied or ties(store, cfg, 1, r_sub, cursor[RIGHT], r_end)
+        tied = tied or ties(store, cfg, 0, l_seq_tick, cursor[LEFT], l_end)
+        tied = tied or ties(store, cfg, 1, r_seq_tick, cursor[RIGHT], r_end)
         free = count
         if tied:
-            free = before_ties(store, cfg, l_sub, r_sub, cursor, work, count)
+            free = before_ties(store, cfg, l_seq_tick, r_seq_tick, cursor, work, count)
             lefts = lefts_of(work, free)
         if counts(cfg, 0) and counts(cfg, 1):
             free = hold_counts(store, cfg, work, free, lefts)
         else:
-            free = hold(store, cfg, keys, l_sub, r_sub, l_marks, r_marks, work, free)
+            free = hold(store, cfg, keys, l_seq_tick, r_seq_tick, l_marks, r_marks, work, free)
         cursor[SIZE] = min(2 * most, BLOCK) if free == count else max(min(2 * free, BLOCK), _SHORT)
         count = free
     else:
@@ -657,14 +662,14 @@ def lacks_keys(table: Any, cursor: Any, wanted: Any) -> Any:
 
 @compiled(f"int64({RUN}, {J}, {V})")
 def enter_block(
-    store: Any, cfg: Any, keys: Any, links: Any, table: Any, heads: Any, l_sub: Any, r_sub: Any,
+    store: Any, cfg: Any, keys: Any, links: Any, table: Any, heads: Any, l_seq_tick: Any, r_seq_tick: Any,
     l_marks: Any, r_marks: Any, cursor: Any, work: Any, words: Any,
 ) -> Any:  # fmt: skip
     """The arrivals of the next block enter their chains; how many.
 
     0 if an instant must be done by itself: that begins with what leaves.
     """
-    count = plan(store, cfg, keys, l_sub, r_sub, l_marks, r_marks, cursor, work)
+    count = plan(store, cfg, keys, l_seq_tick, r_seq_tick, l_marks, r_marks, cursor, work)
     if count:
         look_up(store, cfg, keys, table, work, words, count)
         cursor[USED] += enter_all(cfg, links, table, heads, work, words, count)
@@ -676,7 +681,7 @@ def enter_block(
 
 @compiled(f"int64({RUN}, {J}, {V}, {J}, {J})", inline=False)
 def match(
-    store: Any, cfg: Any, keys: Any, links: Any, table: Any, heads: Any, l_sub: Any, r_sub: Any,
+    store: Any, cfg: Any, keys: Any, links: Any, table: Any, heads: Any, l_seq_tick: Any, r_seq_tick: Any,
     l_marks: Any, r_marks: Any, cursor: Any, work: Any, words: Any, found: Any, pairs: Any,
 ) -> Any:  # fmt: skip
     """Writes the pairs of the arrivals, whose rows are in `store`, in the order in which these come.
@@ -692,8 +697,9 @@ def match(
             if lacks_keys(table, cursor, min(left, work.shape[1])):
                 return TABLE_FULL
             count = enter_block(
-                store, cfg, keys, links, table, heads, l_sub, r_sub, l_marks, r_marks, cursor, work, words
-            )
+                store, cfg, keys, links, table, heads, l_seq_tick, r_seq_tick, l_marks, r_marks,
+                cursor, work, words,
+            )  # fmt: skip
             if count:
                 cursor[PHASE], cursor[PLANNED], cursor[EXPANDED] = _EXPANDING, count, 0
         elif cursor[PHASE] == _EXPANDING:
@@ -702,11 +708,11 @@ def match(
             cursor[TAKEN] += cursor[PLANNED]
             cursor[PHASE] = _PLAIN
         elif cursor[PHASE] == LEAVING:
-            _, _, n, m = next_instant(store, cfg, l_sub, r_sub, cursor)
+            _, _, n, m = next_instant(store, cfg, l_seq_tick, r_seq_tick, cursor)
             if lacks_keys(table, cursor, n + m):
                 return TABLE_FULL
             fits = leave(
-                store, cfg, keys, links, table, heads, l_sub, r_sub, l_marks, r_marks, cursor, pairs
+                store, cfg, keys, links, table, heads, l_seq_tick, r_seq_tick, l_marks, r_marks, cursor, pairs
             )  # fmt: skip
             if not fits:
                 return PAIRS_FULL
@@ -716,7 +722,7 @@ def match(
             cursor[PHASE] = _ARRIVING
         else:
             fits = arrive(
-                store, cfg, keys, links, table, heads, l_sub, r_sub, l_marks, r_marks, cursor, pairs
+                store, cfg, keys, links, table, heads, l_seq_tick, r_seq_tick, l_marks, r_marks, cursor, pairs
             )  # fmt: skip
             if not fits:
                 return PAIRS_FULL

@@ -30,7 +30,7 @@ ROWS_AT, ROOM, LINKS_AT, BASE = range(4, 8)
 # The window's oldest row, the number of the next to arrive; of this call, the first number and how many.
 START, NEXT, FIRST, COUNT = range(8, 12)
 # The instant of the newest row; whether any row had a NULL.
-NOW_TS, NOW_SUB, ANY_NULLS = range(12, 15)
+NOW_TS, NOW_SEQ_TICK, ANY_NULLS = range(12, 15)
 FIELDS = 15
 
 I = "int32[::1]"  # noqa: E741, beside V and M

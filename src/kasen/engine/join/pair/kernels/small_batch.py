@@ -30,11 +30,11 @@ from kasen.engine.join.pair.kernels.rows import (
 )
 from kasen.engine.kernels.compiled import M, V, compiled
 
-#: What `join_few` says if it has not done all: there was no room for the arrivals; `match` is to go on; the
-#: pairs are found, but not written.
+#: What `join_small_batch` says if it has not done all: there was no room for the arrivals; `match` is to go
+#: on; the pairs are found, but not written.
 NO_ROOM, UNFINISHED, UNWRITTEN = -1, -2, -3
 #: The rows of its output.
-OUT_TS, OUT_SUB, OUT_DATA = range(3)
+OUT_TS, OUT_SEQ_TICK, OUT_DATA = range(3)
 
 
 @compiled(f"boolean({M}, int64, int64)")
@@ -63,14 +63,15 @@ _SIDE = f"{V}, {V}, {M}"
     f"int64({V}, {M}, {M}, {I}, {V}, {I}, {_SIDE}, {_SIDE}, {M}, {M}, {V}, {J}, {V}, {J}, {J}, {M}, {M})",
     inline=False,
 )
-def join_few(
-    store: Any, cfg: Any, keys: Any, links: Any, table: Any, heads: Any, l_ts: Any, l_sub: Any, l_data: Any,
-    r_ts: Any, r_sub: Any, r_data: Any, l_marks: Any, r_marks: Any, cursor: Any, work: Any, words: Any,
+def join_small_batch(
+    store: Any, cfg: Any, keys: Any, links: Any, table: Any, heads: Any,
+    l_ts: Any, l_seq_tick: Any, l_data: Any, r_ts: Any, r_seq_tick: Any, r_data: Any,
+    l_marks: Any, r_marks: Any, cursor: Any, work: Any, words: Any,
     found: Any, pairs: Any, columns: Any, out: Any,
 ) -> Any:  # fmt: skip
     """Receives and matches the arrivals and writes their pairs; returns how many, or what is left to do.
 
-    The first arguments are those of `match`; `out` is room for pairs: ts, sub, then the columns.
+    The first arguments are those of `match`; `out` is room for pairs: ts, seq_tick, then the columns.
     """
     if not has_room(cfg, 0, len(l_ts)) or not has_room(cfg, 1, len(r_ts)):
         return NO_ROOM
@@ -80,8 +81,8 @@ def join_few(
         cursor[field] = 0
     cursor[CANCELS] = 0
     status = match(
-        store, cfg, keys, links, table, heads, l_sub, r_sub, l_marks, r_marks, cursor, work, words, found,
-        pairs,
+        store, cfg, keys, links, table, heads, l_seq_tick, r_seq_tick, l_marks, r_marks,
+        cursor, work, words, found, pairs,
     )  # fmt: skip
     if status != DONE:
         return UNFINISHED
@@ -93,7 +94,7 @@ def join_few(
         number = pairs[PAIR_RIGHT if side else PAIR_LEFT, n]
         out[OUT_TS, n] = store[row_place(cfg, side, number)]
         at = number - cfg[side, FIRST]
-        out[OUT_SUB, n] = r_sub[at] if side else l_sub[at]
+        out[OUT_SEQ_TICK, n] = r_seq_tick[at] if side else l_seq_tick[at]
     data = out[OUT_DATA:]
     gather(store, cfg, pairs, columns, count, data, 0)
     gather_nulls(store, cfg, pairs, columns, count, data, 0)

@@ -39,7 +39,7 @@ _WORKS = "int32[:, :, ::1]"
 
 @compiled(f"int64({RUN}, {_WORKS}, {V}, {V})", inline=False)
 def enter_piece(
-    store: Any, cfg: Any, keys: Any, links: Any, table: Any, heads: Any, l_sub: Any, r_sub: Any,
+    store: Any, cfg: Any, keys: Any, links: Any, table: Any, heads: Any, l_seq_tick: Any, r_seq_tick: Any,
     l_marks: Any, r_marks: Any, cursor: Any, works: Any, sizes: Any, words: Any,
 ) -> Any:  # fmt: skip
     """The arrivals enter their chains, block by block.
@@ -58,7 +58,8 @@ def enter_piece(
         if lacks_keys(table, cursor, min(left, work.shape[1])):
             return TABLE_FULL
         count = enter_block(
-            store, cfg, keys, links, table, heads, l_sub, r_sub, l_marks, r_marks, cursor, work, words
+            store, cfg, keys, links, table, heads, l_seq_tick, r_seq_tick,
+            l_marks, r_marks, cursor, work, words,
         )  # fmt: skip
         if count == 0:
             return SPECIAL

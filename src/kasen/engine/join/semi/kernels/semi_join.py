@@ -48,21 +48,11 @@ UNTOUCHED, WAS_ABSENT, WAS_PRESENT = range(3)
 
 @compiled(f"int64(int64, int64, int64, {M}, int64, {V}, {V}, {V}, {M}, int64)")
 def write_row(
-    ts: int,
-    seq_tick: int,
-    diff: int,
-    data: I64,
-    row: int,
-    out_ts: I64,
-    out_sub: I64,
-    out_diff: I64,
-    out_data: I64,
-    n: int,
-) -> int:
+    ts: int, seq_tick: int, diff: int, data: I64, row: int,
+    out_ts: I64, out_seq_tick: I64, out_diff: I64, out_data: I64, n: int,
+) -> int:  # fmt: skip
     """Writes a row of a batch as change n; returns n + 1."""
-    out_ts[n] = ts
-    out_sub[n] = seq_tick
-    out_diff[n] = diff
+    out_ts[n], out_seq_tick[n], out_diff[n] = ts, seq_tick, diff
     for word in range(data.shape[0]):
         out_data[word, n] = data[word, row]
     return n + 1
@@ -70,21 +60,11 @@ def write_row(
 
 @compiled(f"int64(int64, int64, int64, {M}, int64, {V}, {V}, {V}, {M}, int64)")
 def write_slot(
-    ts: int,
-    seq_tick: int,
-    diff: int,
-    slots: I64,
-    slot: int,
-    out_ts: I64,
-    out_sub: I64,
-    out_diff: I64,
-    out_data: I64,
-    n: int,
-) -> int:
+    ts: int, seq_tick: int, diff: int, slots: I64, slot: int,
+    out_ts: I64, out_seq_tick: I64, out_diff: I64, out_data: I64, n: int,
+) -> int:  # fmt: skip
     """Writes the row in a slot as change n; returns n + 1."""
-    out_ts[n] = ts
-    out_sub[n] = seq_tick
-    out_diff[n] = diff
+    out_ts[n], out_seq_tick[n], out_diff[n] = ts, seq_tick, diff
     for word in range(out_data.shape[0]):
         out_data[word, n] = slots[slot, WORDS + word]
     return n + 1
@@ -96,31 +76,12 @@ _RIGHT = f"{V}, {V}, {V}, {M}, {V}, {V}, {M}, {M}, {V}"
 
 @compiled(f"int64({_LEFT}, {_RIGHT}, int64, boolean, {V}, {V}, {V}, {M}, {V})")
 def semi_join(
-    l_ts: I64,
-    l_sub: I64,
-    l_diff: I64,
-    l_data: I64,
-    l_keys: I64,
-    l_slots: I64,
-    l_heads: I64,
-    l_counts: I64,
-    r_ts: I64,
-    r_sub: I64,
-    r_diff: I64,
-    r_data: I64,
-    r_nulls: I64,
-    r_keys: I64,
-    r_slots: I64,
-    r_heads: I64,
-    r_counts: I64,
-    r_null: int,
-    anti: bool,
-    out_ts: I64,
-    out_sub: I64,
-    out_diff: I64,
-    out_data: I64,
-    cursor: I64,
-) -> int:
+    l_ts: I64, l_seq_tick: I64, l_diff: I64, l_data: I64,
+    l_keys: I64, l_slots: I64, l_heads: I64, l_counts: I64,
+    r_ts: I64, r_seq_tick: I64, r_diff: I64, r_data: I64, r_nulls: I64,
+    r_keys: I64, r_slots: I64, r_heads: I64, r_counts: I64, r_null: int, anti: bool,
+    out_ts: I64, out_seq_tick: I64, out_diff: I64, out_data: I64, cursor: I64,
+) -> int:  # fmt: skip
     """Puts out the left rows that come to show, or cease to.
 
     r_data holds the keys of the right changes, and nothing else; r_nulls their rows' NULL bits, and
@@ -134,9 +95,9 @@ def semi_join(
     status = DONE
     while i < len(l_ts) or settle < len(r_ts):
         if settle < j:
-            adds = j < len(r_ts) and r_ts[j] == r_ts[settle] and r_sub[j] == r_sub[settle]
+            adds = j < len(r_ts) and r_ts[j] == r_ts[settle] and r_seq_tick[j] == r_seq_tick[settle]
         else:
-            adds = comes_first(r_ts, r_sub, j, l_ts, l_sub, i)
+            adds = comes_first(r_ts, r_seq_tick, j, l_ts, l_seq_tick, i)
         if adds:
             if not r_nulls[j] & r_null:
                 if is_full(r_slots, r_counts):
@@ -161,8 +122,8 @@ def semi_join(
                         partner = find_key(l_slots, l_heads, l_keys, r_data, r_keys, settle, key_hash)
                     while partner != NONE and n < len(out_ts):
                         n = write_slot(
-                            r_ts[settle], r_sub[settle], sign * l_slots[partner, WEIGHT], l_slots, partner,
-                            out_ts, out_sub, out_diff, out_data, n,
+                            r_ts[settle], r_seq_tick[settle], sign * l_slots[partner, WEIGHT],
+                            l_slots, partner, out_ts, out_seq_tick, out_diff, out_data, n,
                         )  # fmt: skip
                         partner = l_slots[partner, NEXT]
                     if partner != NONE:
@@ -188,7 +149,9 @@ def semi_join(
                 present = key != NONE and r_slots[key, WEIGHT] > 0
                 change(l_slots, l_heads, l_counts, l_keys, l_data, i, key_hash, l_diff[i], l_ts[i])
             if present != anti:
-                n = write_row(l_ts[i], l_sub[i], l_diff[i], l_data, i, out_ts, out_sub, out_diff, out_data, n)
+                n = write_row(
+                    l_ts[i], l_seq_tick[i], l_diff[i], l_data, i, out_ts, out_seq_tick, out_diff, out_data, n
+                )
             i += 1
     cursor[LEFT], cursor[RIGHT], cursor[SETTLE], cursor[PARTNER], cursor[WRITTEN] = i, j, settle, partner, n
     return status

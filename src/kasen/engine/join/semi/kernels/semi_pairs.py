@@ -48,7 +48,7 @@ BEGINNING = np.array([0, 0, START, 0, NONE], np.int64)
 
 # The cursor of settle: the next left change, the next pair, the first touched slot, the instant that
 # touched it, the rows written.
-NEXT_LEFT, NEXT_PAIR, TOUCHED, TS, SUB, SETTLED = range(6)
+NEXT_LEFT, NEXT_PAIR, TOUCHED, TS, SEQ_TICK, SETTLED = range(6)
 SETTLE_BEGINNING = np.array([0, 0, NONE, 0, 0, 0], np.int64)
 
 # A left row's payload: how many right rows match it; how often it is in the bag, as far as settled; how often
@@ -62,30 +62,13 @@ _SIDE = f"{V}, {V}, {V}, {M}, {V}, {M}, {M}, {V}"
 
 @compiled(f"int64({_SIDE}, {_SIDE}, {V}, {V}, {V}, {V}, {V}, {M}, {V})")
 def find_pairs(
-    l_ts: I64,
-    l_sub: I64,
-    l_diff: I64,
-    l_data: I64,
-    l_keys: I64,
-    l_slots: I64,
-    l_heads: I64,
-    l_counts: I64,
-    r_ts: I64,
-    r_sub: I64,
-    r_diff: I64,
-    r_data: I64,
-    r_keys: I64,
-    r_slots: I64,
-    r_heads: I64,
-    r_counts: I64,
-    where: I64,
-    pair_slot: I64,
-    out_ts: I64,
-    out_sub: I64,
-    out_diff: I64,
-    out_data: I64,
-    cursor: I64,
-) -> int:
+    l_ts: I64, l_seq_tick: I64, l_diff: I64, l_data: I64,
+    l_keys: I64, l_slots: I64, l_heads: I64, l_counts: I64,
+    r_ts: I64, r_seq_tick: I64, r_diff: I64, r_data: I64,
+    r_keys: I64, r_slots: I64, r_heads: I64, r_counts: I64,
+    where: I64, pair_slot: I64,
+    out_ts: I64, out_seq_tick: I64, out_diff: I64, out_data: I64, cursor: I64,
+) -> int:  # fmt: skip
     """Writes the pairs, each with its left row's slot, and each left change's slot into `where`.
 
     A left row meets the right rows only when it is new to the bag: what comes later to an equal row
@@ -97,7 +80,7 @@ def find_pairs(
     status = DONE
     while i < len(l_ts) or j < len(r_ts):
         written = cursor[WRITTEN]
-        if comes_first(l_ts, l_sub, i, r_ts, r_sub, j):
+        if comes_first(l_ts, l_seq_tick, i, r_ts, r_seq_tick, j):
             if l_data[-1, i] & l_null:
                 where[i] = NONE
             else:
@@ -115,8 +98,8 @@ def find_pairs(
                         partner = find_key(r_slots, r_heads, r_keys, l_data, l_keys, i, key_hash)
                 slot = where[i]
                 partner = pair_up(
-                    l_ts[i], l_sub[i], 1, l_data, i, True, r_slots, partner,
-                    out_ts, out_sub, out_diff, out_data, cursor,
+                    l_ts[i], l_seq_tick[i], 1, l_data, i, True, r_slots, partner,
+                    out_ts, out_seq_tick, out_diff, out_data, cursor,
                 )  # fmt: skip
                 for k in range(written, cursor[WRITTEN]):
                     pair_slot[k] = slot
@@ -139,8 +122,8 @@ def find_pairs(
                     partner = find_key(l_slots, l_heads, l_keys, r_data, r_keys, j, key_hash)
                 slot = partner
                 partner = pair_up(
-                    r_ts[j], r_sub[j], r_diff[j], r_data, j, False, l_slots, partner,
-                    out_ts, out_sub, out_diff, out_data, cursor,
+                    r_ts[j], r_seq_tick[j], r_diff[j], r_data, j, False, l_slots, partner,
+                    out_ts, out_seq_tick, out_diff, out_data, cursor,
                 )  # fmt: skip
                 for k in range(written, cursor[WRITTEN]):
                     pair_slot[k] = slot
@@ -168,25 +151,10 @@ _CHANGES = f"{V}, {V}, {V}, {M}"
 
 @compiled(f"int64({_CHANGES}, {V}, int64, {M}, {V}, {V}, {V}, {V}, boolean, boolean, {_CHANGES}, {V})")
 def settle(
-    l_ts: I64,
-    l_sub: I64,
-    l_diff: I64,
-    l_data: I64,
-    where: I64,
-    l_end: int,
-    slots: I64,
-    pair_ts: I64,
-    pair_sub: I64,
-    pair_diff: I64,
-    pair_slot: I64,
-    anti: bool,
-    last: bool,
-    out_ts: I64,
-    out_sub: I64,
-    out_diff: I64,
-    out_data: I64,
-    cursor: I64,
-) -> int:
+    l_ts: I64, l_seq_tick: I64, l_diff: I64, l_data: I64, where: I64, l_end: int, slots: I64,
+    pair_ts: I64, pair_seq_tick: I64, pair_diff: I64, pair_slot: I64, anti: bool, last: bool,
+    out_ts: I64, out_seq_tick: I64, out_diff: I64, out_data: I64, cursor: I64,
+) -> int:  # fmt: skip
     """Applies the left changes before l_end and the pairs, in instant order, and puts out what they change.
 
     An instant is settled when a later one begins, or at the end if this is the `last` part.
@@ -194,17 +162,17 @@ def settle(
     """
     payload = WORDS + l_data.shape[0]
     i, k, n = cursor[NEXT_LEFT], cursor[NEXT_PAIR], cursor[SETTLED]
-    l_ts, l_sub = l_ts[:l_end], l_sub[:l_end]
+    l_ts, l_seq_tick = l_ts[:l_end], l_seq_tick[:l_end]
     status = DONE
     while True:
-        is_left = comes_first(l_ts, l_sub, i, pair_ts, pair_sub, k)
+        is_left = comes_first(l_ts, l_seq_tick, i, pair_ts, pair_seq_tick, k)
         is_pair = not is_left and k < len(pair_ts)
-        ts, seq_tick = cursor[TS], cursor[SUB]
+        ts, seq_tick = cursor[TS], cursor[SEQ_TICK]
         if is_left:
-            ts, seq_tick = l_ts[i], l_sub[i]
+            ts, seq_tick = l_ts[i], l_seq_tick[i]
         elif is_pair:
-            ts, seq_tick = pair_ts[k], pair_sub[k]
-        over = ts != cursor[TS] or seq_tick != cursor[SUB] or (last and not is_left and not is_pair)
+            ts, seq_tick = pair_ts[k], pair_seq_tick[k]
+        over = ts != cursor[TS] or seq_tick != cursor[SEQ_TICK] or (last and not is_left and not is_pair)
         if n == len(out_ts):
             status = OUTPUT_FULL
             break
@@ -216,19 +184,20 @@ def settle(
             gain = shows - slots[slot, payload + SHOWN]
             if gain != 0:
                 n = write_slot(
-                    cursor[TS], cursor[SUB], gain, slots, slot, out_ts, out_sub, out_diff, out_data, n
-                )
+                    cursor[TS], cursor[SEQ_TICK], gain, slots, slot,
+                    out_ts, out_seq_tick, out_diff, out_data, n,
+                )  # fmt: skip
             slots[slot, payload + SHOWN] = shows
         elif is_left:
-            cursor[TS], cursor[SUB] = ts, seq_tick
+            cursor[TS], cursor[SEQ_TICK] = ts, seq_tick
             if where[i] != NONE:
                 slots[where[i], payload + HELD] += l_diff[i]
                 _touch(slots, payload, where[i], cursor)
             elif anti:  # a key with a NULL never matches, so its row shows for as long as it is there
-                n = write_row(ts, seq_tick, l_diff[i], l_data, i, out_ts, out_sub, out_diff, out_data, n)
+                n = write_row(ts, seq_tick, l_diff[i], l_data, i, out_ts, out_seq_tick, out_diff, out_data, n)
             i += 1
         elif is_pair:
-            cursor[TS], cursor[SUB] = ts, seq_tick
+            cursor[TS], cursor[SEQ_TICK] = ts, seq_tick
             slots[pair_slot[k], payload + MATCHES] += pair_diff[k]
             _touch(slots, payload, pair_slot[k], cursor)
             k += 1
