@@ -22,6 +22,7 @@ from kasen.connect.parquet.sink import ParquetSink
 from kasen.connect.parquet.source import parquet_source
 from kasen.connect.sink import Sink
 from kasen.errors import DataError
+from kasen.plan.physical import Input
 from kasen.types import MAX_TEXT_BYTES, Connector, Schema
 
 #: For Spark: whether cells may have line breaks. The local engine reads such files in any case.
@@ -99,6 +100,18 @@ def layout_of(
             raise DataError(f"{name}: option 'diff' is for a RELATION with TIMESTAMP BY; its rows can leave")
         return Layout(name, schema, timestamp, max_text_bytes=max_text_bytes)
     return Layout(name, schema, timestamp, given or "diff", bool(given), max_text_bytes)
+
+
+def layout_of_input(input_: Input) -> Layout:
+    """What to read from the source of an input."""
+    return layout_of(
+        input_.connector,
+        input_.name,
+        input_.schema,
+        input_.timestamp,
+        input_.is_relation,
+        input_.max_text_bytes,
+    )
 
 
 def open_sink(

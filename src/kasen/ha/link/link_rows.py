@@ -11,7 +11,7 @@ from kasen.connect.decode import INSTANT_AND_DIFF
 from kasen.connect.draft import Draft
 from kasen.connect.encode import encode
 from kasen.connect.layout import ColumnPositions
-from kasen.connect.registry import layout_of
+from kasen.connect.registry import layout_of_input
 from kasen.engine.text.dictionary import Dictionary
 from kasen.errors import DataError
 from kasen.ha.link.out_queue import times
@@ -32,14 +32,7 @@ class LinkRows:
             raise DataError(f"{input_.name} comes over a link, which carries times: declare it TIMESTAMP BY")
         if schema.field(0).type != to_arrow(time):
             raise DataError(f"{input_.name}: times are {schema.field(0).type} on the link, and {time} here")
-        self._layout = layout_of(
-            input_.connector,
-            input_.name,
-            input_.schema,
-            input_.timestamp,
-            input_.is_relation,
-            input_.max_text_bytes,
-        )
+        self._layout = layout_of_input(input_)
         own = [name.lower() for name in schema.names]
         own[: len(INSTANT_AND_DIFF)] = [""] * len(INSTANT_AND_DIFF)
         columns = []

@@ -12,7 +12,7 @@ from kasen.connect.chunk import Chunk
 from kasen.connect.encode import encode
 from kasen.connect.memory.row_reader import RowReader
 from kasen.connect.memory.source import chunk_of, chunk_of_numbers
-from kasen.connect.registry import layout_of
+from kasen.connect.registry import layout_of_input
 from kasen.engine.batch import Columns
 from kasen.engine.text.dictionary import Dictionary
 from kasen.plan.physical import Input
@@ -36,14 +36,7 @@ class Inlet:
         self._dictionary = dictionary
         # A static table's rows have no time at all.
         self._now: Callable[[], int] = _never if input_.is_relation else now
-        self._layout = layout_of(
-            input_.connector,
-            input_.name,
-            input_.schema,
-            input_.timestamp,
-            input_.is_relation,
-            input_.max_text_bytes,
-        )
+        self._layout = layout_of_input(input_)
         self._reader = RowReader(self._layout, dictionary)
         self._count = 0
 

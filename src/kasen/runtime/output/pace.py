@@ -47,7 +47,9 @@ class Pace:
         if by_answers * _SEVERAL >= _LEAST_ROWS:
             by_answers = max(by_answers, _LEAST_ROWS)
         text_per_row = self._texts_per_row * longest
-        return max(1, int(min(by_answers, self._limit / _TEXTS_PART / text_per_row) if text_per_row else by_answers))
+        return max(
+            1, int(min(by_answers, self._limit / _TEXTS_PART / text_per_row) if text_per_row else by_answers)
+        )
 
     def saw(self, rows: int, size: int, text: int = 0, longest: int = 0) -> None:
         """So many rows brought answers of so many bytes, and made so many characters of texts.

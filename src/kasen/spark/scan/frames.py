@@ -20,8 +20,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from kasen.connect.arrow_columns import cells_of
-from kasen.connect.layout import Layout, find_columns
-from kasen.connect.registry import MULTILINE, layout_of
+from kasen.connect.layout import find_columns
+from kasen.connect.registry import MULTILINE, layout_of_input
 from kasen.connect.text.row_text import row_text
 from kasen.connect.values import BAD_DIFF
 from kasen.errors import DataError
@@ -181,7 +181,7 @@ def _csv(spark: SparkSession, input_: Input, files: InputFiles, how: ReadMode) -
     if input_.is_static:
         for other in others:
             need_header(input_.name, files, other, header)
-    found = find_columns(_layout(input_), header, files.address(first))
+    found = find_columns(layout_of_input(input_), header, files.address(first))
     # Columns have names of our own: those of a header may be anything, and there twice.
     names = [f"c{index}" for index in range(len(header))]
     schema = T.StructType([T.StructField(name, T.StringType()) for name in (*names, _CORRUPT)])
@@ -227,17 +227,6 @@ def _multiline(input_: Input) -> str:
     return told
 
 
-def _layout(input_: Input) -> Layout:
-    return layout_of(
-        input_.connector,
-        input_.name,
-        input_.schema,
-        input_.timestamp,
-        input_.is_relation,
-        input_.max_text_bytes,
-    )
-
-
 def _when_long(reason: Column, input_: Input, field: Field, cell: Column) -> Column:
     """A text that is too long makes a bad row; `reason` goes on with that."""
     if field.type.kind is not Kind.VARCHAR:
@@ -250,7 +239,7 @@ def _is_no_diff(diff: Column) -> Column:
 
 
 def _bad_diff(input_: Input) -> str:
-    return f"{BAD_DIFF}: column {_layout(input_).diff} is neither 1 nor -1"
+    return f"{BAD_DIFF}: column {layout_of_input(input_).diff} is neither 1 nor -1"
 
 
 def _json(spark: SparkSession, input_: Input, files: InputFiles, how: ReadMode) -> DataFrame:
@@ -261,7 +250,7 @@ def _json(spark: SparkSession, input_: Input, files: InputFiles, how: ReadMode) 
         T.StructField(told.get(field.name.lower(), field.name), spark_type(field.type))
         for field in input_.schema
     ]
-    diff = _layout(input_).diff
+    diff = layout_of_input(input_).diff
     named = None if diff is None else told.get(diff.lower(), diff)
     own = [field.name for field in fields]
     if named is not None and named not in own:
@@ -312,7 +301,7 @@ def _parquet(spark: SparkSession, input_: Input, files: InputFiles, how: ReadMod
     first = files.address(files.need(input_.name)[0])
     there = file_schema(spark, input_, first)
     names = list(there.names)
-    found = find_columns(_layout(input_), names, first)
+    found = find_columns(layout_of_input(input_), names, first)
     own = [there[names[index]] for index in found.columns]
     fields, cells = [], []
     reason = F.lit(None).cast("string")
