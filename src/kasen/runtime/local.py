@@ -169,7 +169,9 @@ class LocalRun:
     def _answer(self) -> None:
         for answer in self.pipeline.answers():
             self.outputs.deliver(answer)
-            self.pipeline.forget_texts()
+            if answer.is_cut and answer.change is None:  # a change has yet to take effect in steps
+                self.pipeline.forget_texts()
+        self.pipeline.forget_texts()
 
     def _load_tables(self) -> None:
         """Static tables hold from the beginning, so they are read before anything else.

@@ -86,8 +86,10 @@ def test_rows_run_in_pieces_if_long_texts_are_made_of_theirs() -> None:
     p.query("q").foreach_batch(lambda _, table: sizes.append(table.nbytes))
     for ts in range(10):
         p.push("s", [{"ts": ts, "k": "a", "v": 1}])
-    p.push("s", [{"ts": 10 + n, "k": f"{n:01000}", "v": 1} for n in range(3000)]).advance("s", 5000)
-    assert sum(sizes) > 3000 * 100_000
+    for first in (10, 2010, 4010, 6010):
+        p.push("s", [{"ts": first + n, "k": f"{first + n:01000}", "v": 1} for n in range(2000)])
+    p.advance("s", 9000)
+    assert sum(sizes) > 8000 * 100_000
     assert max(sizes) < 100_000_000, sizes
 
 

@@ -66,7 +66,7 @@ class Dictionary:
         self._most_kept = 64
         self._order = TextOrder()
         self._look_at = self.least_new
-        #: How many characters all texts have, and the longest one.
+        #: How many characters all texts have, and the longest one that no function made.
         self._size = 0
         self._longest = 0
         self._look_at_size = self.least_new_size
@@ -91,7 +91,7 @@ class Dictionary:
 
     @property
     def longest(self) -> int:
-        """How many characters the longest text had since texts were last forgotten."""
+        """How many characters the longest text has that came from outside, and was not made of others."""
         return self._longest
 
     def code(self, text: str) -> int:
@@ -144,6 +144,14 @@ class Dictionary:
         if None in found:
             found = list(map(self.code, texts))
         return np.array(found, np.int64)
+
+    def encode_made(self, texts: Sequence[str]) -> I64:
+        """Codes of texts that a function made: they do not count as long ones, however long they are."""
+        with self.entering:
+            longest = self._longest
+            codes = self.encode(texts)
+            self._longest = longest
+        return codes
 
     def text(self, code: int) -> str:
         return self._texts[code]
@@ -219,7 +227,7 @@ class Dictionary:
         held = np.sort(dealt[stays])
         del texts[int(held[-1]) + 1 if len(held) else 0 :]
         lengths = list(map(len, codes))
-        self._size, self._longest = sum(lengths), max(lengths, default=0)
+        self._size, self._longest = sum(lengths), min(self._longest, max(lengths, default=0))
         self._codes = dict(codes)  # room that dead texts took in the table is given back
         is_free = np.ones(len(texts), np.bool_)
         is_free[held] = False

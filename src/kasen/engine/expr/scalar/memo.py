@@ -109,7 +109,7 @@ def encode(found: Sequence[Result], type_: Type, dictionary: Dictionary) -> I64:
     if type_.kind is Kind.VARCHAR:
         codes = np.zeros(len(found), INT)
         there = [index for index, one in enumerate(found) if one is not None]
-        codes[there] = dictionary.encode([str(found[index]) for index in there])
+        codes[there] = dictionary.encode_made([str(found[index]) for index in there])
         return codes
     if type_.kind is Kind.DOUBLE:
         return np.array([one or 0.0 for one in found], DOUBLE).view(INT)
