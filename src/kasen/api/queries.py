@@ -50,12 +50,17 @@ class Queries:
         self._by_name = {name: query for name, query in self._by_name.items() if name in given}
         self.enter(given.values(), time)
 
-    def enter(self, queries: Iterable[RegisteredQuery], time: Type) -> None:
-        """A query that has come with other columns than the one of its name before is a new one."""
+    def enter(self, queries: Iterable[RegisteredQuery], time: Type, *, made: bool = True) -> None:
+        """The readers of a query read on if another one comes under its name.
+
+        Its columns are those of the new one from then on; unless `made`, that one has yet to come.
+        """
         for query in queries:
             known = self._by_name.get(query.name.lower())
-            if known is None or unread_of(known).query.schema != query.schema:
+            if known is None:
                 self._by_name[query.name.lower()] = Query(UnreadChanges(query, time), self._owner)
+            elif made:
+                unread_of(known).query = query
 
     def follow(self, change: CatalogChange, time: Type, *, made: bool = True) -> None:
         """Queries came and went, or will. One that went long ago stays while the program has a use for it."""
@@ -66,7 +71,7 @@ class Queries:
                 if left is not None:
                     self._by_name.setdefault(name, left)
                 self._dropped.pop(name, None)
-                self.enter([action.query], time)
+                self.enter([action.query], time, made=made)
             elif made and action.name.lower() in self._by_name:
                 self._dropped[action.name.lower()] = None
         # Two for each that was dropped now: so those that stay hold nobody up, and the others get less.
@@ -91,6 +96,8 @@ class Queries:
                 unread = unread_of(self._by_name[name.lower()])
                 if wait is not None:
                     wait(unread)
+                # Between a change and the answers to it, this may be what ran before.
+                unread.query = answer.queries.get(name, unread.query)
                 unread.deliver(epoch, batch, texts, self._store)
         self._store.begin()
 

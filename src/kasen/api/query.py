@@ -51,7 +51,7 @@ class Query:
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns of the changes."""
+        """The columns of the changes that the query makes now."""
         return self._unread.schema
 
     @property
@@ -60,9 +60,13 @@ class Query:
         return self._unread.count
 
     def to_arrow(self) -> pa.Table:
-        """All changes that have not been handed out yet, as one table."""
-        tables = [piece.table() for piece in self._unread.take_all(self._owner.make_room)]
-        return pa.concat_tables([self.schema.empty_table(), *tables])
+        """All changes that have not been handed out yet, as one table.
+
+        A table has one set of columns. If REPLACE gave the query other ones, changes with the new columns
+        wait for the next call.
+        """
+        tables = [piece.table() for piece in self._unread.take_all(self._owner.make_room, alike=True)]
+        return pa.concat_tables(tables) if tables else self.schema.empty_table()
 
     def changes(self) -> list[Change]:
         """All changes that have not been handed out yet, as Python's values: the quickest way for a few."""

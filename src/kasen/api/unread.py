@@ -1,7 +1,8 @@
 """The changes of one query that nobody has read yet.
 
 The pipeline delivers changes, in its own thread or in the program's; the program's threads take them. A
-change is made Arrow or Python's values only when it is taken.
+change is made Arrow or Python's values only when it is taken. REPLACE may give a query other columns: changes
+keep those that they were made with.
 """
 
 from __future__ import annotations
@@ -19,15 +20,16 @@ from kasen.cql.bound import RegisteredQuery
 from kasen.engine.batch import Batch
 from kasen.engine.text.dictionary import Dictionary
 from kasen.runtime.output.answer_store import AnswerStore, StoredAnswer
-from kasen.types import Kind, Type
+from kasen.types import Kind, Schema, Type
 
 ForeachBatch = Callable[[int, pa.Table], None]
 
 
 class Readers(NamedTuple):
-    """What makes tables, or Python's values, of changes whose texts are in one dictionary."""
+    """What makes tables, or Python's values, of changes of some columns with texts of one dictionary."""
 
     texts: Dictionary
+    columns: Schema
     decoder: Decoder
     change_reader: ChangeReader
 
@@ -45,23 +47,33 @@ class TakenChanges(NamedTuple):
         return self.readers.change_reader.changes(self.answer.batch())
 
 
+class _Waiting(NamedTuple):
+    """Changes of one epoch, the dictionary of their texts, and their columns."""
+
+    answer: StoredAnswer
+    texts: Dictionary
+    columns: Schema
+
+
 class UnreadChanges:
     """A queue of changes between the pipeline and the readers of one query."""
 
     def __init__(self, query: RegisteredQuery, time_type: Type) -> None:
         self.query = query
-        self.schema: pa.Schema = output_schema(query.schema, time_type)
         #: How many changes wait to be read.
         self.count = 0
         self._time = time_type
-        #: Each with the dictionary of its texts.
-        self._answers: deque[tuple[StoredAnswer, Dictionary]] = deque()
-        self._has_texts = any(field.type.kind is Kind.VARCHAR for field in query.schema)
+        self._answers: deque[_Waiting] = deque()
         self._readers: Readers | None = None
         self._discards = False
         self._reader_thread: int | None = None
         self._arrived = threading.Condition()
         self._callbacks: list[ForeachBatch] = []
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of changes that the query makes now."""
+        return output_schema(self.query.schema, self._time)
 
     # ------------------------------------------------------------ for readers
 
@@ -73,22 +85,36 @@ class UnreadChanges:
                 self._arrived.wait(0.1)
             if not self._answers:
                 return None
-            answer, texts = self._answers.popleft()
-            self.count -= len(answer)
-            self._arrived.notify_all()
-        return TakenChanges(answer, self._readers_of(texts))
+            first = self._take()
+        return self._taken(first)
 
-    def take_all(self, make_room: Callable[[], None]) -> list[TakenChanges]:
-        """All changes that wait, and those that `make_room` lets the pipeline add."""
-        taken: list[tuple[StoredAnswer, Dictionary]] = []
+    def take_all(self, make_room: Callable[[], None], *, alike: bool = False) -> list[TakenChanges]:
+        """All changes that wait, and those that `make_room` lets the pipeline add.
+
+        If `alike`, only those up to the first that has other columns.
+        """
+        taken: list[_Waiting] = []
         self._reader_thread = threading.get_ident()
         while True:
+            before = len(taken)
             with self._arrived:
-                if not self._answers:
-                    return [TakenChanges(answer, self._readers_of(texts)) for answer, texts in taken]
-                taken += self._answers
-                self._clear()
+                while self._answers and (
+                    not (alike and taken) or self._answers[0].columns == taken[0].columns
+                ):
+                    taken.append(self._take())
+            if len(taken) == before:
+                return list(map(self._taken, taken))
             make_room()
+
+    def _take(self) -> _Waiting:
+        """Called with the lock."""
+        first = self._answers.popleft()
+        self.count -= len(first.answer)
+        self._arrived.notify_all()
+        return first
+
+    def _taken(self, waiting: _Waiting) -> TakenChanges:
+        return TakenChanges(waiting.answer, self._readers_of(waiting.texts, waiting.columns))
 
     def call(self, function: ForeachBatch) -> None:
         """From now on `function` gets the changes, and none are kept."""
@@ -98,7 +124,9 @@ class UnreadChanges:
         """Forgets all changes, now and from now on."""
         self._discards = True
         with self._arrived:
-            self._clear()
+            self._answers.clear()
+            self.count = 0
+            self._arrived.notify_all()
 
     # ------------------------------------------------------------ for the pipeline
 
@@ -125,32 +153,26 @@ class UnreadChanges:
 
     def deliver(self, epoch: int, batch: Batch, texts: Dictionary, store: AnswerStore) -> None:
         """Hands an epoch's changes to the program's functions, or keeps them for its readers."""
+        columns = self.query.schema
         if self._callbacks:
-            table = self._readers_of(texts).decoder.table(batch)
+            table = self._readers_of(texts, columns).decoder.table(batch)
             for function in self._callbacks:
                 function(epoch, table)
         if self.keeps:
             with self._arrived:
-                if self._has_texts:
+                if any(field.type.kind is Kind.VARCHAR for field in columns):
                     texts.keep(batch.data)
                     answer = StoredAnswer(Batch(batch.ts, batch.seq_tick, batch.diff, batch.data))
                 else:
                     answer = store.keep(batch)
-                self._answers.append((answer, texts))
+                self._answers.append(_Waiting(answer, texts, columns))
                 self.count += len(batch)
                 self._arrived.notify_all()
 
-    # ------------------------------------------------------------
-
-    def _clear(self) -> None:
-        self._answers.clear()
-        self.count = 0
-        self._arrived.notify_all()
-
-    def _readers_of(self, texts: Dictionary) -> Readers:
-        if self._readers is None or self._readers.texts is not texts:
-            schema = self.query.schema
-            self._readers = Readers(
-                texts, Decoder(schema, texts, self._time), ChangeReader(schema, self._time, texts)
+    def _readers_of(self, texts: Dictionary, columns: Schema) -> Readers:
+        known = self._readers
+        if known is None or known.texts is not texts or known.columns is not columns:
+            self._readers = known = Readers(
+                texts, columns, Decoder(columns, texts, self._time), ChangeReader(columns, self._time, texts)
             )
-        return self._readers
+        return known
