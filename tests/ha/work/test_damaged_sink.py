@@ -1,0 +1,71 @@
+"""A sink whose files were damaged while it was down refuses to start, and destroys nothing."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.ha.chains import chain, expected, make_chain, written
+from tests.ha.nodes import Nodes
+
+
+def cut(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+
+
+def flip(file: Path) -> None:
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 4
+    file.write_bytes(content)
+
+
+def damage_a_line(file: Path) -> None:
+    lines = file.read_bytes().splitlines(keepends=True)
+    file.write_bytes(lines[0].replace(b"position", b"positiom") + b"".join(lines[1:]))
+
+
+@pytest.mark.parametrize(
+    ("name", "damage", "why"),
+    [
+        ("journal.jsonl", Path.unlink, "is missing or damaged: it does not know"),
+        ("journal.jsonl", lambda file: file.write_bytes(b""), "is missing or damaged: it does not know"),
+        ("journal.jsonl", damage_a_line, "line 1, is damaged"),
+        ("counted.csv", cut, "is damaged: it has"),
+        ("counted.csv", flip, "is damaged, or was changed"),
+        ("counted.csv", Path.unlink, "cannot be read"),
+    ],
+)
+def test_a_sink_refuses_damaged_files_and_resumes_when_they_are_restored(
+    name: str, damage: Callable[[Path], object], why: str, tmp_path: Path
+) -> None:
+    make_chain(tmp_path, "selection", 5000)
+    journal, answers = tmp_path / "out" / "journal.jsonl", tmp_path / "out" / "counted.csv"
+    damaged = tmp_path / "out" / name
+    with Nodes(tmp_path, chain(copies=1, batch=20)) as nodes:
+        out = nodes.member("out")
+        due = time.monotonic() + 30
+        while not journal.exists() or journal.read_bytes().count(b"\n") < 10:
+            assert time.monotonic() < due, nodes.logs()
+            time.sleep(0.02)
+        nodes.signal(out, signal.SIGKILL)
+        before = damaged.read_bytes()
+        damage(damaged)
+        left = answers.read_bytes() if answers.exists() else None
+        assert nodes.heal("out") == ["out/1"]
+        nodes.finish("out", 20)
+        assert nodes.exit_code(out) == 1, nodes.logs()
+        log = out.log.read_text()
+        assert log.count("error: ") == 1, log
+        error = log.splitlines()[-1]
+        assert error.startswith(f"error: {damaged}"), log
+        assert why in error
+        assert error.endswith(f"remove {tmp_path / 'out'} and start the cluster anew")
+        assert (answers.read_bytes() if answers.exists() else None) == left, "it was changed"
+        damaged.write_bytes(before)
+        nodes.heal("out")
+        nodes.finish("out")
+    assert written(tmp_path) == expected(tmp_path), nodes.logs()
