@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from kasen.cli import app
 from tests.ha.chains import chain, expected, make_chain, written
 from tests.ha.nodes import Nodes
 
@@ -69,3 +73,27 @@ def test_a_sink_refuses_damaged_files_and_resumes_when_they_are_restored(
         nodes.heal("out")
         nodes.finish("out")
     assert written(tmp_path) == expected(tmp_path), nodes.logs()
+
+
+def test_the_cluster_tells_why_its_sink_has_ended(tmp_path: Path) -> None:
+    make_chain(tmp_path, "selection", 5000)
+    (tmp_path / "cluster.toml").write_text(
+        '[[node]]\nname = "source"\napp = "source.cql"\nrate = 100\n'
+        '[[node]]\nname = "out"\nsink = "out"\ninputs = { sent = "source.sent" }\n'
+    )
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "sent.csv").write_text("answers\n")
+    file = str(tmp_path / "cluster.toml")
+    up = [sys.executable, "-m", "kasen", "cluster", "up", file, "--wait"]
+    why = f"error: {tmp_path / 'out' / 'journal.jsonl'} is missing or damaged"
+    with subprocess.Popen(up, stderr=subprocess.PIPE, text=True) as waits:
+        try:
+            assert waits.stderr is not None
+            assert waits.stderr.readline().startswith(f"out: {why}")
+            status = CliRunner().invoke(app, ["cluster", "status", file])
+            assert f"out: its process is gone; {why}" in status.stderr
+        finally:
+            CliRunner().invoke(app, ["cluster", "down", file])
+        assert waits.stderr.read() == ""
+        assert waits.wait(30) == 0
+    assert (tmp_path / "out" / "sent.csv").read_text() == "answers\n"
