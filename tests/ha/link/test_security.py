@@ -68,17 +68,6 @@ def sink(tmp_path: Path) -> Iterator[Fixture]:
     found.work.close()
 
 
-def test_a_file_that_cannot_be_opened_ends_the_sink_and_not_the_link_alone(sink: Fixture) -> None:
-    folder = sink.config.sink
-    assert folder is not None
-    folder.rename(folder.with_name("elsewhere"))
-    folder.touch()
-    with pytest.raises(flight.FlightError, match="cannot write"):
-        sink.open()[2].read_chunk()
-    assert sink.node.verdict == "failed"
-    assert str(folder / "s.csv") in str(sink.node.fault)
-
-
 def batch(rows: int) -> pa.RecordBatch:
     return pa.record_batch([pa.array(range(rows), pa.int64())] * 5, schema=SCHEMA)
 

@@ -10,8 +10,7 @@ import pytest
 from kasen.ha.config import Neighbour
 from kasen.ha.link.wire import BEGIN, LinkPiece, digest, pack, unpack
 from kasen.ha.work import sink
-from kasen.ha.work.sink import SinkWork
-from kasen.ha.work.work import OutputFault
+from kasen.ha.work.sink import OutputFault, SinkWork
 
 SCHEMA = pa.schema([(name, pa.int64()) for name in ("ts", "seq", "tick", "diff", "a")])
 LINKS = tuple(Neighbour("n", "q", stream, ("127.0.0.1:1",)) for stream in ("s", "t"))
@@ -49,9 +48,13 @@ def test_a_journal_is_shortened_and_still_tells_where_to_go_on(
     assert lines[1:] == [",".join([str(ts)] * 5) for ts in range(101)]
 
 
-def test_a_sink_that_was_killed_before_it_wrote_an_answer_begins_anew(tmp_path: Path) -> None:
+def test_a_sink_that_was_killed_before_it_noted_an_answer_begins_anew(tmp_path: Path) -> None:
     SinkWork(tmp_path, LINKS).close()  # and made no file
-    opened(tmp_path).close()  # and made files, with their headers only
+    work = opened(tmp_path)
+    work.process([("s", piece(0))])
+    work.close()
+    journal = tmp_path / "journal.jsonl"
+    journal.write_bytes(b"".join(journal.read_bytes().splitlines(keepends=True)[:2]))
     again = opened(tmp_path)
     again.process([("s", piece(0))])
     again.close()
@@ -63,6 +66,7 @@ def test_a_journal_from_before_checksums_resumes(tmp_path: Path, caplog: pytest.
     for ts in range(3):
         work.process([("s", piece(ts))])
     work.close()
+    (tmp_path / "t.csv").touch()  # no line tells of it, as nothing came
     journal = tmp_path / "journal.jsonl"
     old = []
     for line in journal.read_bytes().splitlines():
@@ -71,7 +75,7 @@ def test_a_journal_from_before_checksums_resumes(tmp_path: Path, caplog: pytest.
         if entry["length"]:
             old.append(pack(entry) + b"\t" + digest(pack(entry)).encode() + b"\n")
     journal.write_bytes(b"".join(old))
-    again = opened(tmp_path)  # t.csv has no line, as nothing came for it
+    again = opened(tmp_path)
     assert again.positions == {"s": 3, "t": BEGIN}
     assert f"{tmp_path / 's.csv'} was written before Kasen had checksums" in caplog.text
     again.process([("s", piece(3))])

@@ -20,7 +20,6 @@ from kasen.ha.link.journal import PieceJournal
 from kasen.ha.link.out_queue import check_stretch
 from kasen.ha.link.wire import Json, LinkPiece, digest, location, pack, reason, server_options, unpack
 from kasen.ha.node import Node
-from kasen.ha.work.work import OutputFault
 
 
 class NodeServer(flight.FlightServerBase):  # type: ignore[misc]
@@ -90,11 +89,7 @@ class NodeServer(flight.FlightServerBase):  # type: ignore[misc]
             if hello["to"] > node.generation:
                 node.fence(hello["to"])
             if node.work is not None:
-                try:
-                    node.work.accept(inbox.link, schema)
-                except OutputFault as fault:
-                    node.fail(fault)
-                    raise
+                node.work.accept(inbox.link, schema)
         return inbox, schema
 
     def _read(self, reader: Any, inbox: Inbox, hello: Json, schema: pa.Schema) -> None:

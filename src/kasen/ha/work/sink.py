@@ -21,11 +21,15 @@ from kasen.errors import DataError, KasenError
 from kasen.ha.config import Neighbour
 from kasen.ha.link.out_queue import times
 from kasen.ha.link.wire import BEGIN, Json, LinkPiece, digest, pack, unpack
-from kasen.ha.work.work import OutputFault, Result, Work
+from kasen.ha.work.work import Result, Work
 from kasen.runtime.history import Restart
 
 _REMEMBERED = 500
 _JOURNAL_BYTES = 1 << 20
+
+
+class OutputFault(KasenError):
+    """The files of a sink are not what it wrote. It ends, whoever sends to it."""
 
 
 class SinkWork(Work):
@@ -125,15 +129,21 @@ class SinkWork(Work):
     def _fault(self, why: str, restore: str) -> OutputFault:
         return OutputFault(f"{why}; {restore}remove {self._folder} and start the cluster anew")
 
+    def gap(self, lost: str) -> OutputFault:
+        """A journal whose last lines are gone says less than upstream was told, and so has forgotten."""
+        return self._fault(f"{lost}, unless {self._journal} was cut off", "restore it, or ")
+
     def accept(self, link: Neighbour, schema: pa.Schema) -> None:
-        if link.stream not in self._files:
+        self._schemas.setdefault(link.stream, schema)
+
+    def _file(self, stream: str) -> CsvSink:
+        """Opened for the first piece that follows what was written: after a gap, nothing is cut off."""
+        found = self._files.get(stream)
+        if found is None:
             # At length 0 the file may not be there yet.
-            try:
-                file = CsvSink(self._path(link.stream), schema, self._lengths[link.stream] or None)
-            except KasenError as fault:
-                raise OutputFault(str(fault)) from None
-            self._files[link.stream] = file
-            self._schemas[link.stream] = schema
+            found = CsvSink(self._path(stream), self._schemas[stream], self._lengths[stream] or None)
+            self._files[stream] = found
+        return found
 
     def check(self, stream: str, batch: pa.RecordBatch) -> None:
         if batch.schema != self._schemas[stream]:
@@ -144,7 +154,7 @@ class SinkWork(Work):
 
     def process(self, pieces: list[tuple[str, LinkPiece]]) -> Result:
         for stream, piece in pieces:
-            file = self._files[stream]
+            file = self._file(stream)
             if piece.batch is not None:
                 file.write(pa.Table.from_batches([piece.batch]))
                 self.lateness.append(time.time_ns() // 1000 - int(times(piece.batch)[0]))

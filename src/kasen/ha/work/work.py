@@ -10,7 +10,7 @@ import pyarrow as pa
 from kasen.connect.decode import decode, output_schema
 from kasen.connect.registry import open_source
 from kasen.engine.operator import State
-from kasen.errors import DataError, KasenError, QueryError
+from kasen.errors import DataError, QueryError
 from kasen.ha.config import Neighbour
 from kasen.ha.link.journal import PieceJournal
 from kasen.ha.link.link_rows import LinkRows
@@ -34,10 +34,6 @@ class Result:
     ended: bool = False
 
 
-class OutputFault(KasenError):
-    """The node's own files cannot be continued: the node ends, whoever sends to it."""
-
-
 class Work:
     """What a node asks of its work. Made by the main thread, which calls `start` once, when the node listens,
     and `close` once, when all its threads are told to stop; nothing is called after that. In between, the
@@ -54,7 +50,7 @@ class Work:
         """The node ends."""
 
     def accept(self, link: Neighbour, schema: pa.Schema) -> None:
-        """DataError if a link's columns are not what is expected. OutputFault ends the node."""
+        """DataError if a link's columns are not what is expected."""
         raise NotImplementedError
 
     def check(self, stream: str, batch: pa.RecordBatch) -> None:
