@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import re
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -47,11 +48,12 @@ class Checksum:
         self._digest = xxh3_64()
 
     @staticmethod
-    def of(file: BinaryIO) -> Checksum:
-        """Of a file of any size, which is not held in memory."""
+    def of(file: BinaryIO, length: int = sys.maxsize) -> Checksum:
+        """Of a file of any size, which is not held in memory, or of its first `length` bytes."""
         found = Checksum()
-        while piece := file.read(_PIECE):
+        while piece := file.read(min(_PIECE, length)):
             found.add(piece)
+            length -= len(piece)
         return found
 
     def add(self, content: bytes | memoryview) -> None:

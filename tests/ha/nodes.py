@@ -102,6 +102,10 @@ class Nodes(Cluster):
             process.join(max(0.0, due - time.monotonic()))
             assert not process.is_alive(), f"{member.name} does not end:\n{self.logs()}"
 
+    def exit_code(self, member: ClusterMember) -> int | None:
+        """None while it runs."""
+        return self._processes[member.name].exitcode
+
     def logs(self) -> str:
         texts = [f"== {each.name}\n{each.log.read_text()}" for each in self.members if each.log.exists()]
         return "\n".join(texts)

@@ -41,7 +41,12 @@ def up(
         typer.echo(f"every node has finished; to run it again, remove {folder} and the folders of the sinks")
         return
     typer.echo(f"{len(started)} processes started; their logs are in {folder}")
+    told: set[str] = set()
     while wait and any(members.pid(member) is not None for member in members.members):
+        for node in {member.node for member in members.members} - told:
+            if members.is_gone(node) and (errors := members.errors(node)):
+                told.add(node)
+                typer.echo(f"{node}: {'; '.join(errors)}", err=True)
         time.sleep(0.2)
 
 
@@ -67,10 +72,11 @@ def _trouble(members: Cluster, node: str, states: Mapping[str, Json | None]) -> 
     from kasen.ha.config import PRIMARY
 
     copies = members.find(node)
+    if members.is_gone(node):
+        gone = "its process is gone" if len(copies) == 1 else "both copies are gone"
+        return "; ".join([gone, *members.errors(node)])
     if members.has_finished(copies[0]):
         return None
-    if all(members.pid(member) is None for member in copies):
-        return "its process is gone" if len(copies) == 1 else "both copies are gone"
     said = [state for member in copies if (state := states[member.name]) is not None]
     if any(state["role"] == PRIMARY for state in said):
         return None

@@ -33,6 +33,7 @@ from kasen.ha.config import PRIMARY, SECONDARY, NodeConfig, node_of, read_toml
 from kasen.ha.link.wire import FAULTS, Json, ask, connect
 from kasen.ha.takeover.finished import FinishedNodes
 
+_LOG_END = 1 << 14
 _OWN = ("name", "copies", "inputs")
 
 
@@ -253,6 +254,16 @@ class Cluster:
             return None
         return pid if _is_node(pid, member.file) else None
 
+    def is_gone(self, node: str) -> bool:
+        """Whether no copy of a node runs, and it has not finished. A copy notes that before it ends."""
+        copies = self.find(node)
+        return all(self.pid(member) is None for member in copies) and not self.has_finished(copies[0])
+
+    def errors(self, node: str) -> list[str]:
+        """What copies of a node said when they ended; nothing of those that were killed."""
+        said = [last_error(member.log) for member in self.find(node)]
+        return list(dict.fromkeys(error for error in said if error is not None))
+
     def _pids(self) -> dict[str, int]:
         return json.loads(self._pids_file.read_text()) if self._pids_file.exists() else {}
 
@@ -260,6 +271,16 @@ class Cluster:
         draft = self._pids_file.with_suffix(".tmp")
         draft.write_text(json.dumps(pids))
         draft.replace(self._pids_file)
+
+
+def last_error(log: Path) -> str | None:
+    """The error that a process ended with: nothing follows it in its log."""
+    if not log.exists():
+        return None
+    with log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - _LOG_END))
+        lines = file.read().decode(errors="replace").splitlines()
+    return lines[-1] if lines and lines[-1].startswith("error: ") else None
 
 
 def make_private(folder: Path) -> None:

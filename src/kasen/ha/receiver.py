@@ -8,6 +8,7 @@ from kasen.errors import DataError
 from kasen.ha.config import SECONDARY, STARTING
 from kasen.ha.link.inbox import Inbox
 from kasen.ha.link.wire import Json, LinkPiece
+from kasen.ha.work.sink import SinkWork
 from kasen.runtime.history import Restart
 
 if TYPE_CHECKING:
@@ -72,9 +73,10 @@ class Receiver:
         if restart is None or restart.of(inbox.link.stream) < piece.start:
             if node.role == SECONDARY:
                 raise DataError(f"a gap up to {piece.start} that no release explains")
-            fault = DataError(f"{fault}: what lies between is lost with the copy that had it")
-            node.fail(fault)
-            raise fault
+            lost = f"{fault}: what lies between is lost with the copy that had it"
+            end = node.work.gap(lost) if isinstance(node.work, SinkWork) else DataError(lost)
+            node.fail(end)
+            raise end
         if self._restart is None or restart.at > self._restart.at:
             self._restart, self.resets = restart, True
         inbox.skip_to(piece.start)

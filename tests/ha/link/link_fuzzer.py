@@ -79,7 +79,7 @@ class LinkFuzzer:
 
     def send_one(self) -> None:
         """One hostile message, over a connection of its own."""
-        match self._random.randrange(6):
+        match self._random.randrange(8):
             case 0:
                 self._exchange(self.mutated(pack(self.hello())), pack(self.meta()))
             case 1:
@@ -88,6 +88,10 @@ class LinkFuzzer:
                 self._exchange(pack(self.hello()), self._squeezed())
             case 4:
                 self._exchange(pack(self.hello()), None)
+            case 5 | 6:
+                slot = self._random.randint(1, len(self._rows))
+                offset = self._random.choice((1 << 12, 1 << 20, 2**31 - 1))
+                self.send_rows(with_text_offset(self._rows, slot, offset))
             case _:
                 self._act()
 
@@ -99,7 +103,12 @@ class LinkFuzzer:
         content = len(message).to_bytes(8, "little") + pa.compress(planes, "zstd", asbytes=True)
         return pack({**self.meta(), "squeezed": "zstd", "sum": digest(content)}) + b"\0" + content
 
-    def _exchange(self, hello: bytes, metadata: bytes | None) -> None:
+    def send_rows(self, rows: pa.RecordBatch, upto: int | None = None) -> None:
+        """Uncompressed, with the right checksum."""
+        meta = self.meta() if upto is None else {**self.meta(), "upto": upto}
+        self._exchange(pack(self.hello()), pack({**meta, "sum": digest(rows.serialize())}), rows)
+
+    def _exchange(self, hello: bytes, metadata: bytes | None, rows: pa.RecordBatch | None = None) -> None:
         """Without metadata, good rows go through a relay that damages some of their bytes on the way."""
         flips = metadata is None
         address = f"127.0.0.1:{self._route.port}" if flips else self._config.listen
@@ -113,6 +122,8 @@ class LinkFuzzer:
             if metadata is None:
                 meta = {**self.meta(), "sum": digest(self._rows.serialize())}
                 writer.write_with_metadata(self._rows, pack(meta))
+            elif rows is not None:
+                writer.write_with_metadata(rows, metadata)
             else:
                 writer.write_metadata(metadata)
             writer.done_writing()
@@ -136,6 +147,19 @@ class LinkFuzzer:
             except (flight.FlightError, pa.ArrowException) as fault:
                 self.outcome.refused += 1
                 self.outcome.reasons.add(str(fault)[:60])
+
+
+def with_text_offset(rows: pa.RecordBatch, slot: int, offset: int) -> pa.RecordBatch:
+    """The rows, but for one offset of their first text column. Arrow reads such a batch, and sends it on.
+
+    Not if the last offset is negative: then what writes it takes it for the length of the texts.
+    """
+    texts = next(column for column in rows.columns if pa.types.is_string(column.type))
+    offsets = np.frombuffer(texts.buffers()[1], np.int32)[: len(rows) + 1]
+    changed = offsets.copy()
+    changed[slot] = offset
+    message = rows.serialize().to_pybytes().replace(offsets.tobytes(), changed.tobytes())
+    return pa.ipc.read_record_batch(pa.py_buffer(message), rows.schema)
 
 
 def trickle(address: str, connections: int, seconds: float) -> list[socket.socket]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import signal
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from tests.ha import reference
 from tests.ha.chains import READINGS, SOURCE
-from tests.ha.link.link_fuzzer import LinkFuzzer, trickle
+from tests.ha.link.link_fuzzer import LinkFuzzer, trickle, with_text_offset
 from tests.ha.nodes import Nodes
 
 #: With a text, whose offsets a hostile message can move.
@@ -23,19 +24,25 @@ ROWS = "id,name,timestamp,temperature,illuminance,x,y,z\n" + "".join(
 )
 
 
-@pytest.mark.parametrize("messages", [400, pytest.param(10_000, marks=pytest.mark.soak)])
-def test_no_message_ends_a_node(messages: int, tmp_path: Path) -> None:
-    (tmp_path / "readings.csv").write_text(ROWS)
-    (tmp_path / "source.cql").write_text(EDGE)
-    (tmp_path / "n.cql").write_text(APP)
+def make_nodes(folder: Path) -> tuple[Nodes, pa.RecordBatch]:
+    """The chain source -> n -> out, not started yet, and what source would send."""
+    (folder / "readings.csv").write_text(ROWS)
+    (folder / "source.cql").write_text(EDGE)
+    (folder / "n.cql").write_text(APP)
     nodes = [
         {"name": "source", "app": "source.cql"},
         {"name": "n", "app": "n.cql", "inputs": {"readings": "source.sent"}},
         {"name": "out", "sink": "out", "inputs": {"answers": "n.answers"}},
     ]
-    sent = reference.edge(tmp_path / "source.cql")["sent"].batch
+    sent = reference.edge(folder / "source.cql")["sent"].batch
     assert sent is not None
-    with Nodes(tmp_path, {"node": nodes}) as cluster:
+    return Nodes(folder, {"node": nodes}), sent
+
+
+@pytest.mark.parametrize("messages", [400, pytest.param(10_000, marks=pytest.mark.soak)])
+def test_no_message_ends_a_node(messages: int, tmp_path: Path) -> None:
+    chain, sent = make_nodes(tmp_path)
+    with chain as cluster:
         member = cluster.member("n")
         cluster.signal(cluster.member("source"), signal.SIGKILL)  # the fuzzer takes its place
         cluster.wait_for("n", "ready")
@@ -59,3 +66,29 @@ def test_no_message_ends_a_node(messages: int, tmp_path: Path) -> None:
         assert fuzzer.outcome.refused > messages // 2
         assert "primary n" in cluster.logs()
         assert cluster.logs().count("primary n listens") == 1, "the node was started anew"
+
+
+def test_offsets_of_texts_beyond_their_buffer_are_not_followed(tmp_path: Path) -> None:
+    """Uncompressed, and with the right checksum: only Arrow's own full validation finds them."""
+    chain, sent = make_nodes(tmp_path)
+    with chain as cluster:
+        member = cluster.member("n")
+        cluster.signal(cluster.member("source"), signal.SIGKILL)  # the fuzzer takes its place
+        cluster.wait_for("n", "ready")
+        process = cluster.pid(member)
+        fuzzer = LinkFuzzer(member, sent.schema, sent, seed=1)
+        upto = sent.column("ts")[-1].value + 1
+        cases = [(slot, offset) for slot in (1, 25, 50) for offset in (1 << 12, 1 << 20, 2**31 - 1)]
+        cases += [(1, -1), (25, -(2**31))]
+        try:
+            for slot, offset in cases:
+                fuzzer.send_rows(with_text_offset(sent, slot, offset), upto)
+            assert fuzzer.outcome.refused == len(cases)
+            reasons = fuzzer.outcome.reasons
+            assert all("Offset invariant failure" in reason for reason in reasons), reasons
+            fuzzer.send_rows(sent, upto)
+        finally:
+            fuzzer.close()
+        assert fuzzer.outcome.taken == 1, fuzzer.outcome
+        assert cluster.pid(member) == process, cluster.logs()
+        assert "Traceback" not in cluster.logs()
