@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 import traceback
+from _thread import start_new_thread
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -237,8 +238,10 @@ def _be_node(config: NodeConfig, load: LoadPlan, patience: int) -> NoReturn:
     code = 0
     try:
         running = RunningNode(config, load, patience)
+        # In a thread of its own: a second signal may interrupt the handler of the first (a terminal and the
+        # parent both send one), and would wait for ever for the locks that that one has taken.
         for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda *_: running.node.end("stopped"))
+            signal.signal(number, lambda *_: start_new_thread(running.node.end, ("stopped",)))
         verdict = running.run(lambda: os.getppid() == parent)
         running.node.log.info("%s", verdict)
         code = FENCED if verdict == "fenced" else 0
