@@ -12,6 +12,7 @@ import pytest
 
 import kasen
 from kasen.cql.bind.app import bind_text
+from kasen.cql.bind.change import LiveCatalog
 from kasen.cql.bound import Query, SetOperation
 from kasen.cql.check.extent import MAX_EXPRESSION, extent_of
 from kasen.errors import QueryError
@@ -106,6 +107,29 @@ def seconds_to_plan(query: str) -> float:
 def test_twice_as_many_parts_cost_at_most_two_and_a_half_times_as_much(query: Callable[[int], str]) -> None:
     seconds_to_plan(query(10))
     short, long = (min(seconds_to_plan(query(n)) for _ in range(2)) for n in (2_500, 5_000))
+    assert long < 2.5 * max(short, 0.3)
+
+
+def test_queries_that_read_one_another_in_a_chain_come_in_linear_time() -> None:
+    catalog = LiveCatalog.of(bind_text(app("SELECT a FROM s")))
+
+    def seconds(n: int) -> float:
+        text = ";".join(
+            f"REGISTER QUERY r{i} AS ISTREAM(SELECT a FROM {f'r{i - 1}' if i else 's'} [NOW])"
+            for i in range(n)
+        )
+        gc.collect()
+        gc.disable()
+        begun = time.process_time()
+        try:
+            (change,) = catalog.bind(text)
+            catalog.copy().apply(change)
+        finally:
+            gc.enable()
+        return time.process_time() - begun
+
+    seconds(10)
+    short, long = (min(seconds(n) for _ in range(2)) for n in (1_000, 2_000))
     assert long < 2.5 * max(short, 0.3)
 
 
