@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import sys
 import time
+from collections.abc import Callable
 
 import pytest
 
 import kasen
 from kasen.cql.bind.app import bind_text
+from kasen.cql.bind.change import LiveCatalog
 from kasen.cql.bound import Query, SetOperation
 from kasen.cql.check.extent import MAX_EXPRESSION, extent_of
 from kasen.errors import QueryError
@@ -61,6 +64,86 @@ def test_thousands_in_a_chain_work(query: str, expected: list[int]) -> None:
     begun = time.process_time()
     assert answers(query) == [(1, (value,)) for value in expected]
     assert time.process_time() - begun < SLOWEST
+
+
+JOINED = "FROM s [RANGE 5] AS x, s [RANGE 6] AS y"
+
+GROWING: dict[str, Callable[[int], str]] = {
+    "conditions of a join": lambda n: (
+        f"SELECT x.a {JOINED} WHERE " + " AND ".join(f"x.a + {i} <> y.b" for i in range(n))
+    ),
+    "conditions of a join of three": lambda n: (
+        f"SELECT x.a {JOINED}, s [RANGE 7] AS z WHERE " + " AND ".join(f"x.a + {i} <> z.b" for i in range(n))
+    ),
+    "keys of one class": lambda n: (
+        f"SELECT x.a {JOINED} WHERE " + " AND ".join(f"x.a + {i} = y.a" for i in range(n))
+    ),
+    "keys of classes that become one": lambda n: (
+        f"SELECT x.a {JOINED} WHERE "
+        + " AND ".join(
+            [*(f"x.a + {i} = y.a + {i}" for i in range(n)), *(f"x.a = y.a + {i}" for i in range(n))]
+        )
+    ),
+    "conditions of an outer join": lambda n: (
+        "SELECT x.a FROM s [RANGE 5] AS x LEFT JOIN s [RANGE 6] AS y ON x.a = y.a AND "
+        + " AND ".join(f"y.a + {i} <> y.b" for i in range(n))
+    ),
+}
+
+
+def seconds_to_plan(query: str) -> float:
+    """CPU seconds of this process, without the collector's, which looks at all that the tests hold."""
+    gc.collect()
+    gc.disable()
+    begun = time.process_time()
+    try:
+        plan_app(bind_text(app(query)))
+    finally:
+        gc.enable()
+    return time.process_time() - begun
+
+
+@pytest.mark.parametrize("query", GROWING.values(), ids=GROWING.keys())
+def test_twice_as_many_parts_cost_at_most_two_and_a_half_times_as_much(query: Callable[[int], str]) -> None:
+    seconds_to_plan(query(10))
+    short, long = (min(seconds_to_plan(query(n)) for _ in range(2)) for n in (2_500, 5_000))
+    assert long < 2.5 * max(short, 0.3)
+
+
+def test_queries_that_read_one_another_in_a_chain_come_in_linear_time() -> None:
+    catalog = LiveCatalog.of(bind_text(app("SELECT a FROM s")))
+
+    def seconds(n: int) -> float:
+        text = ";".join(
+            f"REGISTER QUERY r{i} AS ISTREAM(SELECT a FROM {f'r{i - 1}' if i else 's'} [NOW])"
+            for i in range(n)
+        )
+        gc.collect()
+        gc.disable()
+        begun = time.process_time()
+        try:
+            (change,) = catalog.bind(text)
+            catalog.copy().apply(change)
+        finally:
+            gc.enable()
+        return time.process_time() - begun
+
+    seconds(10)
+    short, long = (min(seconds(n) for _ in range(2)) for n in (1_000, 2_000))
+    assert long < 2.5 * max(short, 0.3)
+
+
+def test_the_64th_aggregate_is_refused_with_its_place() -> None:
+    having = " AND ".join(f"SUM(a + {i}) > 0" for i in range(20_000))
+    begun = time.process_time()
+    with pytest.raises(QueryError, match="more than 63 different aggregates") as caught:
+        bind_text(app(f"SELECT 1 AS x FROM s HAVING {having}"))
+    assert time.process_time() - begun < SLOWEST / 10
+    text = app(f"SELECT 1 AS x FROM s HAVING {having}")
+    assert caught.value.place is not None
+    assert (
+        "SUM(a + 63)" in text.splitlines()[caught.value.place.line - 1][caught.value.place.column - 1 :][:11]
+    )
 
 
 def height(query: Query) -> int:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.types as pat
 
 from kasen.connect.draft import Draft
@@ -33,7 +34,7 @@ _DATE_UNITS = {pa.date32(): "d", pa.date64(): "ms"}
 def fits(arrow: pa.DataType, type_: Type) -> bool:
     """Whether values of an Arrow type may be values of a CQL type; for some values it may still fail."""
     if pat.is_dictionary(arrow):
-        return fits(arrow.value_type, type_)
+        return not pat.is_dictionary(arrow.value_type) and fits(arrow.value_type, type_)
     if pat.is_null(arrow) or is_text(arrow):
         return True
     if pat.is_boolean(arrow):
@@ -74,6 +75,7 @@ def read_array(draft: Draft, index: int, array: pa.Array) -> None:
     """Reads one column; values that are not surely of its type make their rows unsure."""
     type_ = draft.layout.schema[index].type
     if pat.is_dictionary(array.type):
+        _check_indices(draft, index, array)
         if type_.kind is Kind.VARCHAR and is_text(array.type.value_type):
             _check_texts(draft, index, array.dictionary)
             draft.set_texts(index, array)
@@ -82,6 +84,7 @@ def read_array(draft: Draft, index: int, array: pa.Array) -> None:
     if pat.is_null(array.type):
         array = array.cast(pa.string())
     if is_text(array.type):
+        _check_texts(draft, index, array)  # before the cast, which trusts offsets and views
         _read_texts(draft, index, array.cast(pa.string()))
         return
     if array.type in _AS_THEY_LIE.get(type_.kind, ()) and not array.null_count:
@@ -105,22 +108,35 @@ def _plain(scalar: pa.Scalar) -> object:
         return scalar.as_py()
     except (ValueError, OverflowError):  # a time that Python's calendar does not have
         return scalar.cast(pa.string()).as_py()
+    except LookupError:  # a time zone that nobody knows: values are in UTC anyway
+        return _plain(scalar.cast(pa.timestamp(scalar.type.unit)))
 
 
 def is_text(arrow: pa.DataType) -> bool:
     return bool(pat.is_string(arrow) or pat.is_large_string(arrow) or pat.is_string_view(arrow))
 
 
+def _check_indices(draft: Draft, index: int, array: pa.DictionaryArray) -> None:
+    """Arrow's own programs trust indices, and read whatever lies there."""
+    bounds = pc.min_max(array.indices).as_py()
+    least, greatest, count = bounds["min"], bounds["max"], len(array.dictionary)
+    if least is not None and (least < 0 or greatest >= count):
+        wrong = least if least < 0 else greatest
+        name = draft.layout.schema[index].name
+        raise DataError(
+            f"{draft.layout.name}: column {name!r} has index {wrong} into a dictionary of {count}"
+        )
+
+
 def _check_texts(draft: Draft, index: int, array: pa.Array) -> None:
     try:
         array.validate(full=True)
-    except pa.ArrowInvalid:
+    except pa.ArrowException:
         name = draft.layout.schema[index].name
         raise DataError(f"{draft.layout.name}: column {name!r} has text that is not UTF-8") from None
 
 
 def _read_texts(draft: Draft, index: int, array: pa.StringArray) -> None:
-    _check_texts(draft, index, array)
     if draft.layout.schema[index].type.kind is Kind.VARCHAR:
         draft.set_texts(index, array)
         return

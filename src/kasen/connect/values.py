@@ -46,7 +46,7 @@ def read_row(layout: Layout, cells: Mapping[str, object]) -> tuple[list[Value], 
     for index, (name, type_) in enumerate(layout.schema):
         cell = cells.get(name.lower())
         try:
-            value = from_cell(cell, type_)
+            value = _value(cell, type_)
             if isinstance(value, str) and byte_length(value) > layout.max_text_bytes:
                 most = f"is longer than {layout.max_text_bytes} bytes"
                 raise RefusedRow(f"{BAD_VALUE}: column {name} {most}: {_shown(cell)}")
@@ -65,12 +65,20 @@ def _diff(layout: Layout, cells: Mapping[str, object]) -> int:
         return 1
     cell = cells[layout.diff.lower()]
     try:
-        diff = from_cell(cell, BIGINT)
+        diff = _value(cell, BIGINT)
     except ValueError:
         diff = None
     if diff == 1 or diff == -1:
         return int(diff)
     raise RefusedRow(f"{BAD_DIFF}: column {layout.diff} is neither 1 nor -1: {_shown(cell)}")
+
+
+def _value(cell: object, type_: Type) -> Value:
+    """As from_cell; whatever a program's own class raises when it is asked for its value is a ValueError."""
+    try:
+        return from_cell(cell, type_)
+    except Exception as error:
+        raise ValueError(f"{type(cell).__name__} has no value") from error
 
 
 def _article(type_: Type) -> str:
@@ -79,8 +87,19 @@ def _article(type_: Type) -> str:
 
 def _shown(cell: object) -> str:
     text = {None: "NULL", True: "true", False: "false"}.get(cell) if isinstance(cell, bool | None) else None
-    text = str(cell) if text is None else text
+    text = cell_text(cell) if text is None else text
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
+
+
+def cell_text(cell: object) -> str:
+    """A cell as people read it, or its type if it has no text.
+
+    Numbers of thousands of digits and deeply nested lists have none, nor have objects that refuse to say it.
+    """
+    try:
+        return str(cell)
+    except Exception:
+        return f"<{type(cell).__name__}>"
 
 
 # ---------------------------------------------------------------- Python values
@@ -93,7 +112,7 @@ def from_cell(cell: object, type_: Type) -> Value:
     if isinstance(cell, np.generic):
         cell = cell.item()
     if isinstance(cell, str):
-        return from_text(cell, type_)
+        return from_text(str.__str__(cell), type_)  # of a subclass, its characters
     if isinstance(cell, bool):
         _need(type_.kind is Kind.BOOLEAN)
         return int(cell)

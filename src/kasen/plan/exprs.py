@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 from kasen.cql.expr import (
     Call,
@@ -12,6 +13,8 @@ from kasen.cql.expr import (
     Expr,
     walk,
 )
+
+T = TypeVar("T")
 
 
 def rebuild(expr: Expr, leaf: Callable[[Expr], Expr]) -> Expr:
@@ -34,6 +37,18 @@ def column(index: int, like: Expr, name: str = "") -> Column:
 def columns_used(expr: Expr) -> set[int]:
     """The input columns an expression of a plan reads."""
     return {part.index for part in walk(expr) if isinstance(part, Column)}
+
+
+def split(parts: Iterable[T], belongs: Callable[[T], bool]) -> tuple[list[T], list[T]]:
+    """The parts that belong, and the others, in their order.
+
+    Parts are not looked up among one another: to tell long conditions apart takes their square.
+    """
+    mine: list[T] = []
+    rest: list[T] = []
+    for part in parts:
+        (mine if belongs(part) else rest).append(part)
+    return mine, rest
 
 
 def shift(expr: Expr, by: int) -> Expr:

@@ -8,12 +8,14 @@ from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.types as pat
 
 from kasen.connect.arrow_columns import cells_of, check_types, read_batch
 from kasen.connect.chunk import START, Chunk, Position
 from kasen.connect.draft import Draft
 from kasen.connect.layout import ColumnPositions, Layout, find_columns
 from kasen.connect.text.row_text import row_text
+from kasen.connect.values import BAD_ROW, RefusedRow, cell_text
 from kasen.engine.batch import I64, ones
 from kasen.errors import DataError
 
@@ -51,13 +53,24 @@ def _from_rows(layout: Layout, rows: Sequence[Mapping[str, object]], before: int
     return draft.finish(
         _lines(before, len(rows)),
         lambda row: row_text(rows[row]),
-        lambda row: {str(name).lower(): cell for name, cell in rows[row].items()},
+        lambda row: _cells(rows[row]),
         _position(before + len(rows)),
     )
 
 
+def _cells(row: Mapping[str, object]) -> Mapping[str, object]:
+    try:
+        return {cell_text(name).lower(): cell for name, cell in row.items()}
+    except Exception as error:  # a mapping of the program's own
+        fault = f"{BAD_ROW}: reading it raises {type(error).__name__}"
+        raise RefusedRow(fault) from None
+
+
 def _from_arrow(layout: Layout, batch: pa.RecordBatch, before: int, lend: bool) -> Chunk:
-    found = _find(layout, batch.schema)
+    try:
+        found = _find(layout, batch.schema)
+    except TypeError:  # an extension type without a hash
+        found = _find.__wrapped__(layout, batch.schema)
     draft = Draft(layout, len(batch), lend=lend)
     read_batch(draft, batch, found)
     names = batch.schema.names
@@ -81,10 +94,21 @@ def _as_batch(layout: Layout, rows: Rows) -> pa.RecordBatch:
         return rows
     try:
         table = rows if isinstance(rows, pa.Table) else pa.table(rows)
-    except (TypeError, ValueError, pa.ArrowException) as fault:
+    except Exception as fault:  # Arrow asks values of the program's own classes, which may raise anything
         raise DataError(f"{layout.name}: cannot take {type(rows).__name__} for rows: {fault}") from None
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        if column.num_chunks > 1 and (pat.is_dictionary(column.type) or pat.is_string_view(column.type)):
+            _check_pieces(layout, name, column)
     batches = table.combine_chunks().to_batches()
     return batches[0] if batches else pa.RecordBatch.from_pylist([], table.schema)
+
+
+def _check_pieces(layout: Layout, name: str, column: pa.ChunkedArray) -> None:
+    """Putting pieces together trusts their indices and views; all else is checked when a column is read."""
+    try:
+        column.validate(full=True)
+    except pa.ArrowException as fault:
+        raise DataError(f"{layout.name}: column {name!r} is not valid: {fault}") from None
 
 
 def _lines(before: int, n: int) -> range:

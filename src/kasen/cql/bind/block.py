@@ -75,7 +75,7 @@ class _Block:
             raise self.text.error(fault, self.node, "join with a sub-query in FROM instead")
         aliases = self._aliases()
         groups = self._groups(aliases)
-        binder = ExprBinder(self.scope, [], self.queries.scalar)
+        binder = ExprBinder(self.scope, {}, self.queries.scalar)
         items = tuple(self._grouped(item, groups, binder) for item in self.projections)
         having = None
         if self.node.args.get("having") is not None:

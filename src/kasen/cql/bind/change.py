@@ -23,7 +23,7 @@ from kasen.cql.bind.input import check_name
 from kasen.cql.bind.query import is_monotone_select
 from kasen.cql.bind.schemas import Schemas, registered_query, sources_first
 from kasen.cql.bound import App, CatalogChange, Drop, Input, Query, Register, RegisteredQuery, Streamify
-from kasen.cql.check.loops import find_loops, has_stream, non_monotone_parts, readings, show
+from kasen.cql.check.loops import circles, find_loops, has_stream, non_monotone_parts, readings, show
 from kasen.cql.check.warnings import unbounded_state
 from kasen.cql.parse import literals
 from kasen.cql.statements import parse
@@ -51,6 +51,8 @@ class LiveCatalog:
     user: Mapping[str, UserAggregate] = field(default_factory=dict)
     #: How often it has changed.
     version: int = 0
+    #: Whether queries read themselves, as far as somebody has asked; forgotten when queries come or go.
+    _in_loop: dict[str, bool] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @staticmethod
     def of(app: App) -> LiveCatalog:
@@ -152,17 +154,21 @@ class LiveCatalog:
 
     def in_loop(self, name: str) -> bool:
         """Whether a query reads itself, directly or not."""
-        seen: set[str] = set()
-        todo = [name.lower()]
-        while todo:
-            query = self.queries.get(todo.pop())
-            for read in self.reads(query) if query is not None else ():
-                if read == name.lower():
-                    return True
-                if read not in seen:
-                    seen.add(read)
-                    todo.append(read)
-        return False
+        key = name.lower()
+        if key not in self._in_loop:
+            # What is known already is in no circle with what is not, so each query is looked at once.
+            edges: dict[str, set[str]] = {}
+            todo = [key]
+            while todo:
+                each = todo.pop()
+                if each not in edges:
+                    query = self.queries.get(each)
+                    reads = self.reads(query) if query is not None else set()
+                    edges[each] = {read for read in reads if read not in self._in_loop}
+                    todo += edges[each]
+            looping = {each for circle in circles(edges) for each in circle}
+            self._in_loop |= {each: each in looping for each in edges}
+        return self._in_loop[key]
 
     def as_text(self, changes: Iterable[CatalogChange]) -> str:
         """Changes as a text that asks for them, and PREPARE for what waits."""
@@ -183,11 +189,13 @@ class LiveCatalog:
         return {name for name in query.reads if name not in self.inputs}
 
     def _enter(self, query: RegisteredQuery) -> None:
+        self._in_loop.clear()
         self.queries[query.name.lower()] = query
         for name in self.reads(query):
             self.readers.setdefault(name, set()).add(query.name.lower())
 
     def _leave(self, name: str) -> None:
+        self._in_loop.clear()
         query = self.queries.pop(name.lower(), None)
         self.looped.discard(name.lower())
         if query is not None:
@@ -447,17 +455,18 @@ class _Binder:
         def query_of(key: str) -> RegisteredQuery | None:
             return after.get(key) or self._live.queries.get(key)
 
+        edges: dict[str, set[str]] = {}
+        todo = list(comes)
+        while todo:
+            key = todo.pop()
+            if key not in edges:
+                query = query_of(key)
+                edges[key] = self._live.reads(query) if query is not None else set()
+                todo += edges[key]
+        looping = {key for circle in circles(edges) for key in circle}
         for key in comes:
-            seen: set[str] = set()
-            todo = [key]
-            while todo:
-                query = query_of(todo.pop())
-                for read in self._live.reads(query) if query is not None else ():
-                    if read == key:
-                        self._refuse_uncut({**self._live.queries, **after}, key)
-                    if read not in seen:
-                        seen.add(read)
-                        todo.append(read)
+            if key in looping:
+                self._refuse_uncut({**self._live.queries, **after}, key)
 
     def _refuse_uncut(self, queries: dict[str, RegisteredQuery], key: str) -> None:
         loops = find_loops(tuple(queries.values()), cut=False)

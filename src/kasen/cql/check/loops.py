@@ -6,7 +6,7 @@ reading and the reader's output: what flows along it arrives later, so it ends t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -94,7 +94,7 @@ def find_loops(queries: tuple[RegisteredQuery, ...], *, cut: bool) -> list[tuple
     order = {query.name: position for position, query in enumerate(queries)}
     edges = _edges(queries, cut)
     loops: list[tuple[str, ...]] = []
-    for group in _circles(edges):
+    for group in circles(edges):
         members = sorted(group, key=order.__getitem__)
         before = len(loops)
         for index, start in enumerate(members):
@@ -113,19 +113,19 @@ def _edges(queries: tuple[RegisteredQuery, ...], cut: bool) -> dict[str, list[st
     for query in queries:
         for reading in readings(query.query):
             source = by_key.get(reading.name.lower())
-            if source is not None and (cut or not reading.cut) and query.name not in edges[source]:
+            if source is not None and (cut or not reading.cut) and edges[source][-1:] != [query.name]:
                 edges[source].append(query.name)
     return edges
 
 
-def _circles(edges: dict[str, list[str]]) -> list[list[str]]:
+def circles(edges: Mapping[str, Collection[str]]) -> list[list[str]]:
     """The groups of queries that reach each other (Tarjan's strongly connected components).
 
     Most apps have none, and then no path needs to be followed. Without recursion, as chains can be long.
     """
     number: dict[str, int] = {}
     low: dict[str, int] = {}
-    stack: list[str] = []
+    stack: dict[str, None] = {}
     groups: list[list[str]] = []
     for root in edges:
         work = [(root, iter(edges[root]))] if root not in number else []
@@ -133,15 +133,17 @@ def _circles(edges: dict[str, list[str]]) -> list[list[str]]:
             name, targets = work[-1]
             if name not in number:
                 number[name] = low[name] = len(number)
-                stack.append(name)
+                stack[name] = None
             target = next((each for each in targets if each not in number or each in stack), None)
             if target is None:
                 work.pop()
                 for caller, _ in work[-1:]:
                     low[caller] = min(low[caller], low[name])
                 if low[name] == number[name]:
-                    start = stack.index(name)
-                    group, stack = stack[start:], stack[:start]
+                    group = [stack.popitem()[0]]
+                    while group[-1] != name:
+                        group.append(stack.popitem()[0])
+                    group.reverse()
                     if len(group) > 1 or name in edges[name]:
                         groups.append(group)
             elif target not in number:

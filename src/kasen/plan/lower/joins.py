@@ -14,7 +14,7 @@ from kasen.cql.expr import Case, Column, Expr, conjunction, conjuncts, walk
 from kasen.engine.join.multiway.parallel_trees import MOST_INPUTS
 from kasen.plan import logical
 from kasen.plan.explain.show import brief
-from kasen.plan.exprs import columns_used, remap
+from kasen.plan.exprs import columns_used, remap, split
 from kasen.plan.logical import Deletions, Node
 from kasen.plan.physical_nodes import LeftJoined, MultiJoin, Numbered, Selected
 from kasen.plan.rules.join_keys import starts_of
@@ -169,6 +169,10 @@ class _JoinedInputs:
     keys: dict[int, Column]
 
 
+#: A conjunct and the columns that it reads.
+_Condition = tuple[Expr, set[int]]
+
+
 def _leaves(node: logical.InnerJoin, wrap: Callable[[Node, int], Node]) -> list[_JoinedInputs]:
     """The inputs, with their keys as columns."""
     starts = starts_of(node.inputs)
@@ -190,14 +194,13 @@ def _beside(left: _JoinedInputs, right: _JoinedInputs) -> tuple[Schema, dict[int
     return Schema((*left.node.schema.fields, *right.node.schema.fields)), places, keys
 
 
-def _two(left: _JoinedInputs, right: _JoinedInputs, residual: list[Expr]) -> _JoinedInputs:
+def _two(left: _JoinedInputs, right: _JoinedInputs, residual: list[_Condition]) -> _JoinedInputs:
     """The join of two parts; conditions whose columns are all there are taken from `residual`."""
     schema, places, keys = _beside(left, right)
     shared = [c for c in right.keys if c in left.keys]
     pairs = tuple(((0, left.keys[c]), (1, right.keys[c])) for c in shared)
-    ready = [part for part in residual if columns_used(part) <= set(places)]
-    residual[:] = [part for part in residual if part not in ready]
-    condition = conjunction(tuple(remap(part, places) for part in ready))
+    ready, residual[:] = split(residual, lambda each: each[1] <= places.keys())
+    condition = conjunction(tuple(remap(part, places) for part, _ in ready))
     return _JoinedInputs(logical.InnerJoin(schema, (left.node, right.node), pairs, condition), places, keys)
 
 
@@ -205,7 +208,7 @@ def chain(node: logical.InnerJoin) -> Node:
     """Each next input is one that shares a key with those before, if any does."""
     parts = _leaves(node, lambda child, _: child)
     order = _join_order(len(node.inputs), [{at for at, _ in each} for each in node.classes])
-    residual = list(conjuncts(node.residual))
+    residual = [(part, columns_used(part)) for part in conjuncts(node.residual)]
     joined = parts[order[0]]
     for position in order[1:]:
         joined = _two(joined, parts[position], residual)

@@ -143,10 +143,8 @@ def _arguments(
     schema = Schema(tuple(Field(f"a{index}", item.type) for index, item in enumerate(items)))
     project: Node = logical.Project(schema, child, items)
     project = child if _is_identity(project) else project
-    moved = tuple(
-        replace(call, args=tuple(named(arg, len(keys) + args.index(arg)) for arg in call.args))
-        for call in calls
-    )
+    places = {arg: len(keys) + index for index, arg in enumerate(args)}
+    moved = tuple(replace(call, args=tuple(named(arg, places[arg]) for arg in call.args)) for call in calls)
     return project, tuple(named(key, index) for index, key in enumerate(keys)), moved
 
 

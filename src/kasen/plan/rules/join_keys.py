@@ -8,10 +8,12 @@ one key across three inputs), the rest stays as residual.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import deque
+from dataclasses import dataclass
 
 from kasen.cql.bound import JoinKind
 from kasen.cql.expr import Call, Expr, conjunction, conjuncts
-from kasen.plan.exprs import columns_used, shift
+from kasen.plan.exprs import columns_used, shift, split
 from kasen.plan.logical import Filter, InnerJoin, Node, OuterJoin, SemiJoin, transform
 from kasen.types import BOOLEAN
 
@@ -37,19 +39,21 @@ def _rewrite(node: Node) -> Node:
 
 
 def _inner(join: InnerJoin, conditions: tuple[Expr, ...]) -> Node:
-    inputs, conditions, classes = _flatten(join, conditions)
+    inputs, conditions, known = _flatten(join, conditions)
     starts = starts_of(inputs)
     filters: dict[int, list[Expr]] = {}
     residual: list[Expr] = []
+    equal: list[tuple[Member, Member]] = []
     for part in conditions:
         owners = {bisect_right(starts, index) - 1 for index in columns_used(part)}
         if len(owners) == 1:
             (owner,) = owners
             filters.setdefault(owner, []).append(shift(part, -starts[owner]))
         elif (pair := _equality(part, starts)) is not None:
-            _merge(classes, pair)
+            equal.append(pair)
         else:
             residual.append(part)
+    classes = _merged(known, equal)
     for position, extra in _same_input(classes):
         filters.setdefault(position, []).append(extra)
     narrowed = tuple(_filtered(child, filters.get(i, [])) for i, child in enumerate(inputs))
@@ -100,13 +104,37 @@ def _equality(part: Expr, starts: list[int]) -> tuple[Member, Member] | None:
     return members[0], members[1]
 
 
-def _merge(classes: list[list[Member]], pair: tuple[Member, Member]) -> None:
-    """Union of the classes that the two members are in."""
-    touched = [each for each in classes if pair[0] in each or pair[1] in each]
-    merged = list(dict.fromkeys([member for each in touched for member in each] + list(pair)))
-    for each in touched:
-        classes.remove(each)
-    classes.append(merged)
+@dataclass(slots=True, eq=False)
+class _KeyClass:
+    """Expressions that are equal in all joined rows, and when the class changed last."""
+
+    members: deque[Member]
+    changed: int
+
+
+def _merged(classes: list[list[Member]], equal: list[tuple[Member, Member]]) -> list[list[Member]]:
+    """The classes with the two members of each pair in one; the class that changed last comes last.
+
+    The smaller of two classes goes into the larger, so N pairs take N log N steps.
+    """
+    class_of: dict[Member, _KeyClass] = {}
+    for at, known in enumerate(classes):
+        class_of |= dict.fromkeys(known, _KeyClass(deque(known), at))
+    for at, pair in enumerate(equal, len(classes)):
+        mine = [class_of.setdefault(member, _KeyClass(deque([member]), at)) for member in pair]
+        older, newer = sorted(mine, key=lambda each: each.changed)
+        if older is newer:
+            older.changed = at
+            continue
+        small, large = sorted(mine, key=lambda each: len(each.members))
+        if large is older:
+            large.members.extend(small.members)
+        else:
+            large.members.extendleft(reversed(small.members))
+        class_of |= dict.fromkeys(small.members, large)
+        large.changed = at
+    found = {id(each): each for each in class_of.values()}
+    return [list(each.members) for each in sorted(found.values(), key=lambda each: each.changed)]
 
 
 def _same_input(classes: list[list[Member]]) -> list[tuple[int, Expr]]:
@@ -150,13 +178,11 @@ def _outer(node: OuterJoin) -> Node:
     left, right = node.left, node.right
     if node.kind is JoinKind.LEFT:
         # A condition on the side that may be missing decides what matches, so it may filter that side.
-        mine = [part for part in rest if columns_used(part) and min(columns_used(part)) >= width]
+        mine, rest = split(rest, lambda part: min(columns_used(part), default=-1) >= width)
         right = _filtered(right, [shift(part, -width) for part in mine])
-        rest = [part for part in rest if part not in mine]
     elif node.kind is JoinKind.RIGHT:
-        mine = [part for part in rest if columns_used(part) and max(columns_used(part)) < width]
+        mine, rest = split(rest, lambda part: max(columns_used(part), default=width) < width)
         left = _filtered(left, mine)
-        rest = [part for part in rest if part not in mine]
     return OuterJoin(node.schema, left, right, node.kind, keys, conjunction(tuple(rest)))
 
 

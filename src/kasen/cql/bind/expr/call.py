@@ -13,7 +13,7 @@ from kasen.cql.bind.expr.user_aggregates import bind_user
 from kasen.cql.expr import AggregateValue, Call, Expr, Literal, WindowBound
 from kasen.cql.functions import OPERATORS, SCALARS, TRUNC_UNITS
 from kasen.cql.parse import literals
-from kasen.types import MAX_DECIMAL_DIGITS, NULL, VARCHAR, Kind, Type
+from kasen.types import MAX_COLUMNS, MAX_DECIMAL_DIGITS, NULL, VARCHAR, Kind, Type
 
 if TYPE_CHECKING:
     from kasen.cql.bind.expr.expression import ExprBinder
@@ -128,9 +128,11 @@ def _aggregate(binder: ExprBinder, name: str, args: list[exp.Expr], node: exp.Ex
         bound = bind_user(user, args, node, binder.scope)
     else:
         bound = bind_aggregate(name, args, node, binder.scope)
-    if bound not in binder.aggregates:
-        binder.aggregates.append(bound)
-    return AggregateValue(bound.type, binder.aggregates.index(bound))
+    index = binder.aggregates.setdefault(bound, len(binder.aggregates))
+    if index == MAX_COLUMNS:
+        fault = f"the SELECT list and HAVING have more than {MAX_COLUMNS} different aggregates"
+        raise binder.error(fault, node, "split it into several queries")
+    return AggregateValue(bound.type, index)
 
 
 # ---------------------------------------------------------------- typing

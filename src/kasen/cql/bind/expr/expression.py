@@ -60,7 +60,7 @@ class ExprBinder:
     """
 
     scope: Scope
-    aggregates: list[Aggregate] | None = None
+    aggregates: dict[Aggregate, int] | None = None
     subquery: Callable[[exp.Expr, Scope], Query] | None = None
     aliases: Aliases = field(default_factory=dict)
     place: str = "here"
