@@ -110,6 +110,17 @@ def test_twice_as_many_parts_cost_at_most_two_and_a_half_times_as_much(query: Ca
     assert long < 2.5 * max(short, 0.3)
 
 
+def test_a_statement_that_is_too_long_is_refused_before_anything_is_made_of_it() -> None:
+    """As long as the control socket takes. Others in the text are as long as they may be together."""
+    others = ";".join(f"REGISTER QUERY r{i} AS SELECT a FROM s [NOW]" for i in range(3))
+    text = app("SELECT a FROM s WHERE " + " AND ".join(f"a <> {n}" for n in range(400_000)))
+    begun = time.process_time()
+    with pytest.raises(QueryError, match="this statement has more than 600,000 words and signs") as error:
+        bind_text(f"{text};{others}")
+    assert time.process_time() - begun < 15
+    assert "REGISTER QUERY q" in str(error.value)
+
+
 def test_queries_that_read_one_another_in_a_chain_come_in_linear_time() -> None:
     catalog = LiveCatalog.of(bind_text(app("SELECT a FROM s")))
 
