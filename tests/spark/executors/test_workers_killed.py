@@ -32,7 +32,8 @@ def test_python_workers_that_are_killed_do_not_show(tmp_path: Path) -> None:
                 os.kill(random.choice(found), signal.SIGKILL)
                 killed += 1
         time.sleep(0.05)
-    assert process.returncode == 0, (tmp_path / "log").read_text()[-3000:]
+    told = [line[:300] for line in (tmp_path / "log").read_text().splitlines() if not line.startswith(" ")]
+    assert process.returncode == 0, "\n".join(told[-60:])
     assert killed >= 2
     assert chaos.outputs(tmp_path / "out") == right
 
