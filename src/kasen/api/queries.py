@@ -60,7 +60,7 @@ class Queries:
             if known is None:
                 self._by_name[query.name.lower()] = Query(UnreadChanges(query, time), self._owner)
             elif made:
-                unread_of(known).query = query
+                unread_of(known).follow(query)
 
     def follow(self, change: CatalogChange, time: Type, *, made: bool = True) -> None:
         """Queries came and went, or will. One that went long ago stays while the program has a use for it."""
@@ -97,7 +97,9 @@ class Queries:
                 if wait is not None:
                     wait(unread)
                 # Between a change and the answers to it, this may be what ran before.
-                unread.query = answer.queries.get(name, unread.query)
+                query = answer.queries.get(name)
+                if query is not None and query is not unread.query:
+                    unread.follow(query)
                 unread.deliver(epoch, batch, texts, self._store)
         self._store.begin()
 

@@ -60,6 +60,7 @@ class UnreadChanges:
 
     def __init__(self, query: RegisteredQuery, time_type: Type) -> None:
         self.query = query
+        self._has_texts = _has_texts(query.schema)
         #: How many changes wait to be read.
         self.count = 0
         self._time = time_type
@@ -98,10 +99,12 @@ class UnreadChanges:
         while True:
             before = len(taken)
             with self._arrived:
-                while self._answers and (
-                    not (alike and taken) or self._answers[0].columns == taken[0].columns
-                ):
-                    taken.append(self._take())
+                if alike:
+                    while self._answers and (not taken or self._answers[0].columns == taken[0].columns):
+                        taken.append(self._take())
+                elif self._answers:
+                    taken += self._answers
+                    self._clear()
             if len(taken) == before:
                 return list(map(self._taken, taken))
             make_room()
@@ -112,6 +115,12 @@ class UnreadChanges:
         self.count -= len(first.answer)
         self._arrived.notify_all()
         return first
+
+    def _clear(self) -> None:
+        """Called with the lock."""
+        self._answers.clear()
+        self.count = 0
+        self._arrived.notify_all()
 
     def _taken(self, waiting: _Waiting) -> TakenChanges:
         return TakenChanges(waiting.answer, self._readers_of(waiting.texts, waiting.columns))
@@ -124,9 +133,7 @@ class UnreadChanges:
         """Forgets all changes, now and from now on."""
         self._discards = True
         with self._arrived:
-            self._answers.clear()
-            self.count = 0
-            self._arrived.notify_all()
+            self._clear()
 
     # ------------------------------------------------------------ for the pipeline
 
@@ -151,6 +158,11 @@ class UnreadChanges:
             while self.count >= most and not stopping.is_set():
                 self._arrived.wait(0.1)
 
+    def follow(self, query: RegisteredQuery) -> None:
+        """From now on the changes are those of this query."""
+        self.query = query
+        self._has_texts = _has_texts(query.schema)
+
     def deliver(self, epoch: int, batch: Batch, texts: Dictionary, store: AnswerStore) -> None:
         """Hands an epoch's changes to the program's functions, or keeps them for its readers."""
         columns = self.query.schema
@@ -160,7 +172,7 @@ class UnreadChanges:
                 function(epoch, table)
         if self.keeps:
             with self._arrived:
-                if any(field.type.kind is Kind.VARCHAR for field in columns):
+                if self._has_texts:
                     texts.keep(batch.data)
                     answer = StoredAnswer(Batch(batch.ts, batch.seq_tick, batch.diff, batch.data))
                 else:
@@ -176,3 +188,7 @@ class UnreadChanges:
                 texts, columns, Decoder(columns, texts, self._time), ChangeReader(columns, self._time, texts)
             )
         return known
+
+
+def _has_texts(columns: Schema) -> bool:
+    return any(field.type.kind is Kind.VARCHAR for field in columns)
