@@ -30,7 +30,7 @@ _SETTLE_SECONDS_WHEN_BUSY = 60.0
 
 
 def _settle_seconds() -> float:
-    is_busy = os.getloadavg()[0] > 2 * (os.cpu_count() or 1)
+    is_busy = os.getloadavg()[0] > (os.cpu_count() or 1)
     return _SETTLE_SECONDS_WHEN_BUSY if is_busy else _SETTLE_SECONDS
 
 
